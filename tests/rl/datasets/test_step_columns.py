@@ -210,9 +210,14 @@ async def test_most_of_a_long_episode_is_columns(chunks: bool, monkeypatch: pyte
     assert taken == [396]  # the first sample tells the spaces, the last one that it has ended
 
 
-def test_what_a_view_records_is_read_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("together", "size"), [(64, 1 << 22), (2, 1 << 22), (64, 1), (64, 30_000)])
+def test_what_a_view_records_is_read_in_columns(
+    together: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_TRIALS", together)
+    monkeypatch.setattr(columns_module, "_PAGE_BYTES", size)
     env = tc.make("CartPole-v1", store=f"sqlite:{tmp_path / 'trials.db'}")
-    for seed in (1, None):
+    for seed in (1, None, None):
         values, _ = env.reset(seed=seed)
         for _ in range(150):
             values, _, terminated, _, _ = env.step(int(3 * values[2] + values[3] > 0))
@@ -225,8 +230,8 @@ def test_what_a_view_records_is_read_in_columns(tmp_path: Path, monkeypatch: pyt
     assert columns.equals(rows)
 
 
-async def _not_found(_export: Any, _stored: Any) -> None:
-    return None
+async def _not_found(_export: Any, _trials: Any) -> dict[str, Any]:
+    return {}
 
 
 @given(st.lists(st.integers(0, 3), max_size=80), st.sampled_from([-1, 120, 16_380]))

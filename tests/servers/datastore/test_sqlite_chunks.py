@@ -58,7 +58,8 @@ def test_parts_are_each_sample_once_whatever_is_merged_meanwhile(tmp_path: Path)
         found: list[int] = []
         more = True
         while more:
-            parts, more = database.readers.read(_sqlite_reader.parts, 1, found[-1] if found else 0, step * 20)
+            after = found[-1] if found else 0
+            ((parts, more),) = database.readers.read(_sqlite_reader.parts, [1], after, step * 20)
             found += [position for part in parts for position in positions_of(part)]
             if step % 2:
                 database.merge()
@@ -66,7 +67,7 @@ def test_parts_are_each_sample_once_whatever_is_merged_meanwhile(tmp_path: Path)
         assert found == [stored.position for stored in everything]
     database.writer.delete(["a"])
     with pytest.raises(NotFoundError):
-        database.readers.read(_sqlite_reader.parts, 1, 0, MUCH)
+        database.readers.read(_sqlite_reader.parts, [1], 0, MUCH)
 
 
 class Database:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial as bound
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,17 +26,19 @@ from trio_cogment.rl.datasets.sources import Source, open_storage
 from trio_cogment.rl.datasets.step_columns import ColumnBuilder
 from trio_cogment.rl.datasets.steps import StepBuilder
 from trio_cogment.rl.datasets.ticks import tick_of
-from trio_cogment.rl.datasets.trials import TrialRecord, Writer
+from trio_cogment.rl.datasets.trials import TrialRecord, Writer, environment_of
 from trio_cogment.rl.progress import BarState, shown
 from trio_cogment.sdk import DatastoreClient, StoredSample, StoredTrial
 from trio_cogment.sdk.spec import Spec
 from trio_cogment.servers.datastore import storage
-from trio_cogment.servers.datastore.columns import Page, pages
+from trio_cogment.servers.datastore.columns import Page, TrialPages, pages
 from trio_cogment.servers.datastore.storage import TrialEnd, TrialStore
 
 #: Samples go to the worker thread together: this many, or about this many bytes.
 _CHUNK_SAMPLES = 256
 _CHUNK_BYTES = 4 * 1024 * 1024
+#: As many trials are looked up at a time.
+_TRIALS = 64
 #: How arrays of a data set of Parquet may be written.
 _TENSORS = ("fixed_size_list", "fixed_shape_tensor")
 #: How many trial ids an error text names at most.
@@ -282,7 +285,7 @@ async def _plan(
             if trials is not None:
                 found.add(trial.trial_id)
             if _is_ready(trial, partial):
-                plan.environments.setdefault(TrialRecord.of(trial, 0).environment)
+                plan.environments.setdefault(environment_of(trial))
                 plan.trials += 1
                 plan.samples += trial.samples_count
             elif trials is not None and not (trial.ended or partial):
@@ -334,64 +337,74 @@ class _Export:
         """Write all trials of the plan that are there still."""
         # Once more and page by page, not kept from the plan: a datastore that runs deletes trials meanwhile.
         async with aclosing(client.all_trials(trials, properties=properties)) as stored:
+            some: list[StoredTrial] = []
             async for trial in stored:
                 if _is_ready(trial, partial):
-                    await self.take(client, trial, run)
+                    some.append(trial)
+                if len(some) == _TRIALS:
+                    await self._take_some(client, some, run)
+                    some = []
+            await self._take_some(client, some, run)
 
-    async def take(self, client: DatastoreClient, stored: StoredTrial, run: Any) -> None:
-        """Write one trial."""
-        trial = TrialRecord.of(stored, self._result.trials)
+    async def _take_some(self, client: DatastoreClient, trials: Sequence[StoredTrial], run: Any) -> None:
+        """Write trials: those that can be read from their storage together, the others one by one."""
+        found = await self._found(trials)
+        for in_storage, some in groupby(trials, lambda trial: trial.trial_id in found):
+            if in_storage:
+                await self._take_pages(list(some), found, run)
+            else:
+                for trial in some:
+                    await self._take(client, trial, run)
 
-        def reader_of(name: str, first: bytes) -> Payloads:
-            return payloads_of(name, trial.actors[name].actor_class, first, self._spec)
-
-        builder = StepBuilder(reader_of, stored.trial_id)
-        found = await self._found(stored)
-        if found is not None:
-            await self._take_pages(builder, found, trial, run)
-        else:
-            await run(self._begin, trial)
-            chunk: list[StoredSample] = []
-            size = 0
-            async with client.samples(stored, partial=True) as samples:
-                async for sample in samples:
-                    chunk.append(sample)
-                    size += sample.message.ByteSize()
-                    if len(chunk) >= _CHUNK_SAMPLES or size >= _CHUNK_BYTES:
-                        await run(self._feed, builder, chunk)
-                        chunk, size = [], 0
-                        self._report()
-            await run(self._end, builder, chunk, trial)
-        self._result.trials += 1
+    async def _take(self, client: DatastoreClient, stored: StoredTrial, run: Any) -> None:
+        """Write one trial, whose samples are asked for by calls."""
+        trial, builder = await run(self._begin, stored)
+        chunk: list[StoredSample] = []
+        size = 0
+        async with client.samples(stored, partial=True) as samples:
+            async for sample in samples:
+                chunk.append(sample)
+                size += sample.message.ByteSize()
+                if len(chunk) >= _CHUNK_SAMPLES or size >= _CHUNK_BYTES:
+                    await run(self._feed, builder, chunk)
+                    chunk, size = [], 0
+                    self._report()
+        await run(self._end, builder, chunk, trial)
         self._report()
 
-    async def _take_pages(self, builder: StepBuilder, found: storage.StoredTrial, trial: TrialRecord, run: Any) -> None:
-        """Write a trial page by page; a short one in a single call, which costs as much as some hundred steps."""
+    async def _take_pages(
+        self, trials: Sequence[StoredTrial], found: Mapping[str, storage.StoredTrial], run: Any
+    ) -> None:
+        """Write trials page by page: several short ones in a single call, which costs as much as some hundred steps."""
         assert self._store is not None
-        columns = ColumnBuilder(builder, trial.stored)
+        under_way: tuple[TrialRecord, StepBuilder, ColumnBuilder] | None = None
 
-        def take(opened: Callable[[], list[Page]], first: bool, last: bool) -> None:
-            if first:
-                self._begin(trial)
-            for page in opened():
-                self._feed_page(builder, columns, page, trial.stored)
-            if last:
-                self._end(builder, [], trial)
+        def take(read: Sequence[TrialPages]) -> None:
+            nonlocal under_way
+            for place, opened, last in read:
+                if under_way is None:
+                    begun, steps = self._begin(trials[place])
+                    under_way = begun, steps, ColumnBuilder(steps, begun.stored)
+                trial, builder, columns = under_way
+                for page in opened():
+                    self._feed_page(builder, columns, page, trial.stored)
+                if last:
+                    self._end(builder, [], trial)
+                    under_way = None
 
-        first = True
-        async with aclosing(pages(self._store, found)) as read:
-            async for opened, last in read:
-                await run(take, opened, first, last)
-                first = False
+        async with aclosing(pages(self._store, [found[trial.trial_id] for trial in trials])) as several:
+            async for read in several:
+                await run(take, read)
                 self._report()
 
-    async def _found(self, stored: StoredTrial) -> storage.StoredTrial | None:
-        """Return a trial that can be read from its storage; None: it is asked for by calls."""
-        if self._store is None or not stored.ended:
-            return None
-        found = await self._store.trial(stored.trial_id)
+    async def _found(self, trials: Sequence[StoredTrial]) -> dict[str, storage.StoredTrial]:
+        """Return the trials that can be read from their storage, by their ids; the others are asked for by calls."""
+        ended = [trial.trial_id for trial in trials if trial.ended]
+        if self._store is None or not ended:
+            return {}
+        found = await self._store.trials(after=0, limit=len(ended), ids=ended)
         # Of one whose samples were dropped, or that is gone, a call says so.
-        return None if found is None or found.evicted or found.end is TrialEnd.OPEN else found
+        return {trial.trial_id: trial for trial in found if not trial.evicted and trial.end is not TrialEnd.OPEN}
 
     def _feed_page(self, builder: StepBuilder, columns: ColumnBuilder, page: Page, trial: StoredTrial) -> None:
         """Take a page, of which what looks alike is taken as columns."""
@@ -402,23 +415,31 @@ class _Export:
             self._feed(builder, [StoredSample(message, trial, spec) for message in messages])
 
         for run in page.runs():
-            begun = min(run.start + 2, run.stop) if run.sample is not None else run.stop
-            feed(run.start, begun)
-            if run.sample is None:
-                continue
             found = columns.take(run)
+            if found is None and run.sample is not None:
+                # What does not follow the sample before it may follow its own first one.
+                feed(run.start, run.start + 1)
+                run.skip_first()
+                found = columns.take(run)
             if found is None:
-                feed(begun, run.stop)
+                feed(run.start, run.stop)
                 continue
+            before, steps = found
+            self._add(before)
             for writer in self._writers:
-                writer.add_columns(found)
-            self._result.steps += sum(map(len, found))
-            self._result.samples += run.stop - 2 - begun
-            feed(run.stop - 2, run.stop)
+                writer.add_columns(steps)
+            self._result.steps += sum(map(len, steps))
+            self._result.samples += run.stop - run.start
 
-    def _begin(self, trial: TrialRecord) -> None:
+    def _begin(self, stored: StoredTrial) -> tuple[TrialRecord, StepBuilder]:
+        trial = TrialRecord.of(stored, self._result.trials)
+
+        def reader_of(name: str, first: bytes) -> Payloads:
+            return payloads_of(name, trial.actors[name].actor_class, first, self._spec)
+
         for writer in self._writers:
             writer.begin(trial)
+        return trial, StepBuilder(reader_of, stored.trial_id)
 
     def _feed(self, builder: StepBuilder, chunk: Sequence[StoredSample]) -> None:
         for sample in chunk:
@@ -431,6 +452,7 @@ class _Export:
         self._add(builder.finish(environment_ended=trial.environment_ended))
         for writer in self._writers:
             writer.end()
+        self._result.trials += 1
 
     def _add(self, steps: list[Any]) -> None:
         self._result.steps += sum(step.reward is not None for step in steps)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from trio_cogment.base.config import RpcConfig
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.base.host import Host
 from trio_cogment.base.plugins import STORES, installed
 from trio_cogment.base.postgresql import SCHEMES
-from trio_cogment.platform import Platform
 from trio_cogment.rpc import open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, connect
@@ -20,8 +19,11 @@ from trio_cogment.sdk.spec import Spec
 from trio_cogment.servers.datastore import Datastore, datastore_services, open_store
 from trio_cogment.servers.datastore.storage import TrialStore
 
+if TYPE_CHECKING:
+    from trio_cogment.platform import Platform
+
 #: What trials come from; see `open_source`.
-Source: TypeAlias = DatastoreClient | Platform | str
+Source: TypeAlias = "DatastoreClient | Platform | str"
 
 #: A sample, with pictures for example, may be larger than the default limit of a message.
 SOURCE_RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024)
@@ -66,10 +68,9 @@ async def open_storage(source: Source, *, spec: Spec | None = None) -> AsyncIter
     """
     if isinstance(source, DatastoreClient):
         yield Opened(source)
-    elif isinstance(source, Platform):
-        yield Opened(source.datastore_client(), None if source.datastore is None else source.datastore.store)
     elif not isinstance(source, str):
-        raise InvalidArgumentError(f"source: expected a client, a platform or an address, got {type(source).__name__}")
+        platform = _platform_of(source)
+        yield Opened(platform.datastore_client(), None if platform.datastore is None else platform.datastore.store)
     elif source.startswith(_SERVICES):
         async with connect(source, spec=spec, config=SOURCE_RPC) as client:
             yield Opened(await client.datastore())
@@ -82,6 +83,15 @@ async def open_storage(source: Source, *, spec: Spec | None = None) -> AsyncIter
             inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
             async with open_in_process(host, services, config=inside) as channel:
                 yield Opened(DatastoreClient(channel, spec=spec), store)
+
+
+def _platform_of(source: object) -> Platform:
+    from trio_cogment.platform import Platform  # an export of a file needs none of it
+
+    if not isinstance(source, Platform):
+        got = type(source).__name__
+        raise InvalidArgumentError(f"source: expected a client, a platform or an address, got {got}")
+    return source
 
 
 def _check_there(address: str) -> None:

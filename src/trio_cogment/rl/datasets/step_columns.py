@@ -17,6 +17,7 @@ import numpy as np
 
 from trio_cogment.rl.datasets.payloads import Form, Payloads
 from trio_cogment.rl.datasets.steps import Step, StepBuilder
+from trio_cogment.rl.datasets.ticks import ActorTick, RewardFrom
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.servers.datastore.columns import LEAST_RUN, Run
 from trio_cogment.spaces import ArraySpace, Discrete, Observation, Space, encode_action, encode_observation
@@ -55,6 +56,19 @@ class StepColumns:
 
     def __len__(self) -> int:
         return len(self.ticks)
+
+    def part(self, begin: int, end: int) -> StepColumns:
+        """Return some of them."""
+        return StepColumns(
+            self.actor,
+            self.payloads,
+            self.ticks[begin:end],
+            self.timestamps_ns[begin:end],
+            [leaf[begin:end] for leaf in self.observations],
+            self.told_rewards[begin:end],
+            [leaf[begin:end] for leaf in self.actions],
+            self.rewards[begin:end],
+        )
 
     def steps(self) -> Iterator[Step]:
         """Yield them as steps."""
@@ -110,22 +124,25 @@ class _Elements:
             examples.append(serialized(space.from_leaf_values(iter(filled)), byte * extra))
         parts = constant_parts(examples[0], examples[1], [*sizes, extra] if extra else sizes)
         self._length = len(examples[0])
-        self._constant = np.frombuffer(examples[0], np.uint8)
-        self._same = np.ones(self._length, bool)
         self._places: list[slice] = []
+        same = np.ones(self._length, bool)
         at = 0
         for part, size in zip(parts, [*sizes, extra] if extra else sizes, strict=False):
             at += len(part)
             self._places.append(slice(at, at + size))
-            self._same[at : at + size] = False
+            same[at : at + size] = False
             at += size
+        #: Where all payloads have the same bytes, and these.
+        self._same = np.flatnonzero(same)
+        self._constant = np.frombuffer(examples[0], np.uint8)[self._same, np.newaxis]
 
     def cut(self, table: Any) -> list[Any] | None:
         """Return the elements in the rows of a table of bytes: an array for each leaf, and the extra bytes.
 
         None: a row is no such payload.
         """
-        if table.shape[1] != self._length or not (table[:, self._same] == self._constant[self._same]).all():
+        planes = table.T  # a chunk has the values of each byte side by side
+        if len(planes) != self._length or not (planes[self._same] == self._constant).all():
             return None
         found = []
         for place, leaf in zip(self._places, [*self._leaves, None], strict=False):
@@ -152,17 +169,17 @@ class ColumnBuilder:
         self._names = [actor.name for actor in trial.params.actors]
         self._elements: dict[str, tuple[_Elements, _Elements] | None] = {}
 
-    def take(self, run: Run) -> list[StepColumns] | None:
-        """Return the steps of a run, of each actor, but for its last two ticks.
+    def take(self, run: Run) -> tuple[list[Step], list[StepColumns]] | None:
+        """Return the steps before a run that it completes, and its own, of each actor, but for its last two ticks.
 
-        The builder has been fed everything before, and the first two samples of the run; afterwards it is fed the last
-        two. None: the run has something that is not usual, and all of it is for the builder.
+        The builder has been fed everything before, and has those two. None: the run has something that is not usual,
+        or does not follow what was before, and its first sample is for the builder.
         """
-        sample, count = run.sample, len(run.ticks)
+        sample, count = run.sample, run.stop - run.start
         if sample is None or count < LEAST_RUN or run.ticks[-1] - run.ticks[0] != count - 1:
             return None
         made_up = sample.default_actors or sample.unavailable_actors or sample.held_actors
-        if not (np.diff(run.ticks) == 1).all() or made_up:
+        if made_up or (run.ticks[1:] - run.ticks[:-1] != 1).any():
             return None
         found = []
         for actor in sample.actor_samples:
@@ -170,10 +187,16 @@ class ColumnBuilder:
             if columns is None:
                 return None
             found.append(columns)
-        if {columns.actor for columns in found} != self._builder.under_way():
+        told = {columns.actor: float(columns.told_rewards[0]) for columns in found}
+        if told.keys() != self._builder.under_way(int(run.ticks[0])):
             return None
-        self._builder.leap(int(run.ticks[-_INCOMPLETE - 1]))
-        return found
+        before = self._builder.complete(told)
+        end = count - _INCOMPLETE
+        for place, columns in enumerate(found):
+            complete, last = columns.part(end, count).steps()
+            last.reward = None
+            self._builder.leap(complete, last, _rewards_at(run, place))
+        return before, [columns.part(0, end) for columns in found]
 
     def _of_actor(self, run: Run, actor: Any) -> StepColumns | None:
         if not (actor.HasField("observation") and actor.HasField("action")) or actor.actor >= len(self._names):
@@ -188,29 +211,37 @@ class ColumnBuilder:
         if elements is None or payloads is None:
             return None
         observed = elements[0].cut(run.payloads[actor.observation])
-        acted = elements[1].cut(run.payloads[actor.action][:-1])
+        acted = elements[1].cut(run.payloads[actor.action])
         if observed is None or acted is None:
             return None
         rewards = observed.pop().view("<f8")[:, 0]
         if np.isnan(rewards).any():
             return None
-        end = -_INCOMPLETE
-        return StepColumns(
-            name,
-            payloads,
-            run.ticks[:end],
-            run.timestamps[:end],
-            [leaf[:end] for leaf in observed],
-            rewards[:end],
-            [leaf[: end + 1] for leaf in acted],
-            # What came of an action is told with the next observation.
-            rewards[1 : end + 1],
-        )
+        # What came of an action is told with the next observation.
+        results = np.append(rewards[1:], np.nan)
+        return StepColumns(name, payloads, run.ticks, run.timestamps, observed, rewards, acted, results)
 
     def _elements_of(self, name: str, payloads: Payloads) -> tuple[_Elements, _Elements] | None:
         if name not in self._elements:
             self._elements[name] = _elements_of(payloads.form)
         return self._elements[name]
+
+
+def _rewards_at(run: Run, place: int) -> ActorTick:
+    """Return what an actor got in the last tick of a run, given its place in the samples: all from the environment."""
+    assert run.sample is not None
+    actor = run.sample.actor_samples[place]
+
+    def number(kind: str, index: int, name: str) -> float:
+        column = run.rewards.get((place, kind, index, name))
+        return 0.0 if column is None else float(column[-1])
+
+    received = [
+        RewardFrom("", *(number("received_rewards", index, name) for name in ("reward", "confidence")))
+        for index in range(len(actor.received_rewards))
+    ]
+    mean = number("reward", -1, "reward") if actor.HasField("reward") else None
+    return ActorTick(None, None, reward=mean, rewards=received)
 
 
 @lru_cache(16)

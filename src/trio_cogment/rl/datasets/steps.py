@@ -11,7 +11,7 @@ after they went in, and whatever the length of a trial, no more than two ticks o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,18 +143,41 @@ class StepBuilder:
         track = self._tracks.get(actor)
         return None if track is None or track.over or track.step is None else track.payloads
 
-    def under_way(self) -> set[str]:
-        """Return the names of the actors that have come, have taken two steps at least, and are not out."""
-        return {
-            name
-            for name, track in self._tracks.items()
-            if not track.over and track.before is not None and not track.before.is_first
-        }
+    def under_way(self, tick_id: int) -> set[str]:
+        """Return the names of the actors that have come and are not out; none if another tick than this one is next."""
+        if self._last_tick is None or tick_id != self._last_tick + 1:
+            return set()
+        return {name for name, track in self._tracks.items() if not track.over and track.step is not None}
 
-    def leap(self, tick_id: int) -> None:
-        """Forget the steps that are held: all up to a tick have been made elsewhere, and the actors go on."""
+    def complete(self, rewards: Mapping[str, float]) -> list[Step]:
+        """Return the steps that are held, complete: all actors under way go on for two ticks at least.
+
+        Args:
+            rewards: what the next tick tells them, by name.
+        """
+        for name, reward in rewards.items():
+            track = self._tracks[name]
+            assert track.step is not None
+            _complete(track.step, track.given, Observation(None, reward=reward))
+        steps = [step for held in self._held for step in held]
         self._held.clear()
-        self._last_tick = tick_id
+        return steps
+
+    def leap(self, complete: Step, last: Step, given: ActorTick) -> None:
+        """Go on after `complete` behind two steps of an actor under way: those before are done.
+
+        Args:
+            complete: the step before the last one, which lacks nothing.
+            last: its last step, which lacks what comes next.
+            given: what the actor got in the last tick.
+        """
+        track = self._tracks[last.actor]
+        track.before, track.step, track.given = complete, last, given
+        if not self._held:
+            self._held += [], []
+        for held, step in zip(self._held, (complete, last), strict=True):
+            held.append(step)
+        self._last_tick = last.tick
 
     def _cut_off(self) -> None:
         for track in self._tracks.values():

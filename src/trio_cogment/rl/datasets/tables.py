@@ -91,6 +91,8 @@ class PlainColumn:
         self.feature: dict[str, Any] = {"dtype": name, "shape": []}
         self._size = size
         self.values: list[Any] = []
+        #: How often some of `values` are there, by place; all others once.
+        self._counts: dict[int, int] = {}
         #: Arrays that were added, and how many of `values` are before each of them.
         self._arrays: list[tuple[int, Any]] = []
 
@@ -108,16 +110,41 @@ class PlainColumn:
         """Add the values of an array of Arrow, of the column's type."""
         self._arrays.append((len(self.values), array))
 
+    def repeat(self, value: Any, count: int) -> None:
+        """Add a value several times."""
+        self._counts[len(self.values)] = count
+        self.values.append(value)
+
+    def _are_same(self) -> bool:
+        first = self.values[0]
+        if isinstance(first, str):
+            return self.values.count(first) == len(self.values)
+        # Not those that are equal: these may be arrays, or floats that can be told apart.
+        return all(value is first for value in self.values)
+
     def take(self) -> Any:
         """See `Column.take`."""
-        found = pa.array(self.values, self.type)
+        ends = np.ones(len(self.values) + 1, np.int64)
+        ends[0] = 0
+        if self._counts and not self._arrays and self._are_same():
+            count = len(self.values) + sum(self._counts.values()) - len(self._counts)
+            found = pa.repeat(pa.scalar(self.values[0], self.type), count)
+            self._counts.clear()
+        else:
+            found = pa.array(self.values, self.type)
+        if self._counts:
+            ends[np.fromiter(self._counts, np.int64) + 1] = list(self._counts.values())
+            found = found.take(pa.array(np.repeat(np.arange(len(found)), ends[1:])))
+            self._counts.clear()
         self.values.clear()
         if self._arrays:
+            ends = np.cumsum(ends)
             pieces: list[Any] = []
             at = 0
             for before, array in self._arrays:
-                pieces += found.slice(at, before - at), array
-                at = before
+                end = int(ends[before])
+                pieces += found.slice(at, end - at), array
+                at = end
             found = pa.concat_arrays([*pieces, found.slice(at)])
             self._arrays.clear()
         return found
@@ -411,6 +438,22 @@ _AFTER = {
 }
 
 
+#: Columns of steps in which nothing happens: those that have the same in all of them, and those that an actor has.
+_USUAL = {
+    **dict.fromkeys(("terminated", "truncated", "is_first", "is_last", "is_terminal"), False),
+    **dict.fromkeys(("active", "alive"), True),
+    **dict.fromkeys(("default_action", "held_action"), False),
+    "discount": 1.0,
+}
+_OF_ACTORS = {
+    "actor": "name",
+    "actor_class": "actor_class",
+    "implementation": "implementation",
+    "is_human": "is_human",
+    "policy": "policy",
+}
+
+
 def _plain(kinds: Mapping[str, str]) -> dict[str, PlainColumn]:
     return {name: PlainColumn(*_TYPES[kind]) for name, kind in kinds.items()}
 
@@ -422,13 +465,15 @@ class StepRows(NamedTuple):
         rows: how many.
         row_bytes: about how many bytes each takes.
         leaves: the values of the columns that have arrays.
-        plain: the other columns, as arrays of Arrow.
+        plain: the other columns, as arrays of Arrow where their values differ.
+        same: those columns whose rows have all the same value, and this value.
     """
 
     rows: int
     row_bytes: int
     leaves: Mapping[str, Any]
     plain: Mapping[str, Any]
+    same: Mapping[str, Any]
 
 
 class StepTable:
@@ -464,8 +509,6 @@ class StepTable:
             kind = (pa.binary(), "bytes") if form.kind == "bytes" else (pa.string(), "str")
             self._observation, self._action, self._mask = PlainColumn(*kind), PlainColumn(*kind), None
             values = {"observation": self._observation, "action": self._action}
-        self._same: dict[str, tuple[Any, Any]] = {}
-        self._mask_columns = [column for column in mask.values() if isinstance(column, PlainColumn)]
         before, result, after = _plain(_BEFORE), _plain(_RESULT), _plain(_AFTER)
         self._rewards = PlainColumn(_REWARDS, "list<struct<sender, value, confidence>>")
         self.columns: dict[str, Column] = {
@@ -476,6 +519,11 @@ class StepTable:
             **after,
             "other_rewards": self._rewards,
         }
+        #: About how many bytes a row takes whose masks are missing.
+        self._row_bytes = _ROW_BYTES
+        for column in values.values():
+            self._row_bytes += column.bytes if isinstance(column, ArrayColumn) else 0
+        self._row_bytes += sum(column.missing_bytes for column in mask.values() if isinstance(column, PlainColumn))
         # Most columns are plain, and most of the time went into finding them.
         self._appends = [column.values.append for column in (*before.values(), *result.values(), *after.values())]
         self.schema = pa.schema([(name, column.type) for name, column in self.columns.items()])
@@ -536,25 +584,15 @@ class StepTable:
         def woven(arrays: Sequence[Any]) -> Any:
             return arrays[0] if actors == 1 else np.stack(arrays, axis=1).reshape(-1, *arrays[0].shape[1:])
 
-        def repeated(name: str, values: Sequence[Any], kind: Any) -> Any:
+        same: dict[str, Any] = {"trial_id": trial.stored.trial_id, "episode_index": trial.episode_index, **_USUAL}
+        plain: dict[str, Any] = {}
+        for name, given in _OF_ACTORS.items():
+            values = [getattr(actor, given) for _, actor in parts]
             if all(value == values[0] for value in values):
-                return self._repeated(name, values[0], kind, count * actors)
-            return pa.array(values, kind).take(pa.array(np.tile(np.arange(actors), count)))
-
-        same: dict[str, Sequence[Any]] = {
-            "trial_id": [trial.stored.trial_id],
-            "episode_index": [trial.episode_index],
-            "actor": [actor.name for _, actor in parts],
-            "actor_class": [actor.actor_class for _, actor in parts],
-            "implementation": [actor.implementation for _, actor in parts],
-            "is_human": [actor.is_human for _, actor in parts],
-            "policy": [actor.policy for _, actor in parts],
-            **{name: [False] for name in ("terminated", "truncated", "is_first", "is_last", "is_terminal")},
-            **{name: [True] for name in ("active", "alive")},
-            "default_action": [False],
-            "held_action": [False],
-            "discount": [1.0],
-        }
+                same[name] = values[0]
+            else:
+                kind = self.columns[name].type
+                plain[name] = pa.array(values, kind).take(pa.array(np.tile(np.arange(actors), count)))
         numbers = {
             "tick": woven([one.ticks for one, _ in parts]),
             "reward": woven([one.rewards for one, _ in parts]),
@@ -564,25 +602,11 @@ class StepTable:
         for names, which in ((self._observation.columns, "observations"), (self._action.columns, "actions")):
             for place, name in enumerate(names):
                 leaves[name] = woven([getattr(one, which)[place] for one, _ in parts])
-        plain: dict[str, Any] = {}
-        row_bytes = _ROW_BYTES
-        for name, column in self.columns.items():
-            if isinstance(column, ArrayColumn):
-                row_bytes += column.bytes
-            elif name in numbers:
-                plain[name] = pa.array(numbers[name], column.type)
-            else:
-                plain[name] = repeated(name, same.get(name, [None]), column.type)
-        row_bytes += sum(column.missing_bytes for column in self._mask_columns)
-        return StepRows(count * actors, row_bytes, leaves, plain)
-
-    def _repeated(self, name: str, value: Any, kind: Any, count: int) -> Any:
-        """Return an array of one value for a column; most have that of the trial before."""
-        before, known = self._same.get(name, (None, ()))
-        if before != value or len(known) < count:
-            known = pa.repeat(pa.scalar(value, kind), max(count, _FIRST_ROWS))
-            self._same[name] = value, known
-        return known.slice(0, count)
+        for name, array in numbers.items():
+            # As they are: `pa.array` takes several times as long to find out what they are.
+            buffers = [None, pa.py_buffer(np.ascontiguousarray(array))]
+            plain[name] = pa.Array.from_buffers(self.columns[name].type, len(array), buffers)
+        return StepRows(count * actors, self._row_bytes, leaves, plain, same)
 
     def room(self, most_rows: int, most_bytes: int, row_bytes: int) -> int:
         """Return how many rows of a size may be added until there are so many rows or bytes: one at least."""
@@ -595,7 +619,10 @@ class StepTable:
                 column.extend(rows.leaves[name][begin:end])
             else:
                 assert isinstance(column, PlainColumn)
-                column.extend(rows.plain[name][begin:end])
+                if name in rows.plain:
+                    column.extend(rows.plain[name][begin:end])
+                else:
+                    column.repeat(rows.same.get(name), end - begin)
         self.rows += end - begin
         self.size_bytes += (end - begin) * rows.row_bytes
 

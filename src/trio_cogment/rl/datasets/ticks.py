@@ -79,8 +79,8 @@ def tick_of(sample: StoredSample | LogSample) -> Tick:
 def _of_stored(sample: StoredSample) -> Tick:
     defaults, held = frozenset(sample.message.default_actors), frozenset(sample.message.held_actors)
     actors = {}
-    for name, actor in sample.actors.items():
-        message = actor.message
+    for message in sample.message.actor_samples:
+        name = sample.name(message.actor)
         rewards = [
             RewardFrom(sample.name(reward.sender), reward.reward, reward.confidence)
             for reward in message.received_rewards
@@ -91,7 +91,7 @@ def _of_stored(sample: StoredSample) -> Tick:
             message.actor in defaults,
             message.reward if message.HasField("reward") else None,
             rewards,
-            actor.stand_in,
+            sample.actors[name].stand_in if message.sent_messages else None,
             message.actor in held,
         )
     return Tick(sample.tick_id, sample.timestamp, actors)

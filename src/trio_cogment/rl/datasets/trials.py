@@ -71,11 +71,10 @@ class TrialRecord:
     def of(cls, stored: StoredTrial, episode_index: int) -> TrialRecord:
         """Return what there is to know of a stored trial."""
         params = stored.params
-        environment = params.environment.implementation or params.environment.name
         seed, options, arguments, spec = None, {}, {}, ""
         config = _config(stored)
+        environment = _environment(stored, config)
         if config is not None:
-            environment = config.id or id_in(config.spec) or environment
             seed = config.seed if config.HasField("seed") else None
             options, arguments, spec = _fields(config, "options"), _fields(config, "arguments"), config.spec
         properties = params.properties
@@ -88,6 +87,17 @@ class TrialRecord:
     def environment_ended(self) -> bool:
         """Whether it was the environment that ended the trial."""
         return self.stored.outcome is not None and self.stored.outcome.cause is EndCause.ENVIRONMENT
+
+
+def environment_of(stored: StoredTrial) -> str:
+    """Return `TrialRecord.environment` of a stored trial."""
+    return _environment(stored, _config(stored))
+
+
+def _environment(stored: StoredTrial, config: EnvironmentConfig | None) -> str:
+    environment = stored.params.environment
+    named = environment.implementation or environment.name
+    return named if config is None else config.id or id_in(config.spec) or named
 
 
 def _actor_record(actor: ActorParams, policy: str | None) -> ActorRecord:

@@ -95,19 +95,7 @@ class Layout:
     def __init__(self, before: bytes, same: Sequence[bytes], names: Sequence[str], payloads: int, after: bytes) -> None:
         self.before, self.same, self.names = before, tuple(same), tuple(names)
         self.payloads, self.after = payloads, after
-        form = ["<"]
-        for name, piece in zip((*names, ""), same, strict=True):
-            form.append(f"{len(piece)}s{_LENGTHS[name]}s" if name else f"{len(piece)}s")
-        self.middle = struct.Struct("".join(form))
-        form, gap = ["<"], 0
-        for name, piece in zip((*names, ""), same, strict=True):
-            gap += len(piece)
-            if name == "timestamp":  # it is kept for all samples
-                gap += _LENGTHS[name]
-            elif name:
-                form.append(f"{gap}x{_LENGTHS[name]}s")
-                gap = 0
-        self.numbers = struct.Struct("".join([*form, f"{gap}x"]))
+        self.middle, self.numbers = _cutters(self.names, self.same)
         self.floats = sum(name != "timestamp" for name in names)
         parts = [before, after, "\0".join(names).encode(), *same]
         self.key = _SIZE.pack(payloads) + b"".join(_SIZE.pack(len(part)) + part for part in parts)
@@ -139,21 +127,44 @@ class Layout:
             of those: the index, "received_rewards" or "sent_rewards", the index of the reward, and "reward" or
             "confidence".
         """
-        values = [bytes(_LENGTHS[name]) for name in self.names]
-        middle = b"".join(chain.from_iterable(zip(self.same, (*values, b""), strict=True)))
-        found: list[tuple[int, str, int, str]] = []
-        actor, kind, number = -1, "reward", -1
-        for place in find_places(middle, _MIDDLE, 0, len(middle)):
-            if place.what == "actor":
-                actor, kind, number = actor + 1, "reward", -1
-            elif place.what in ("received_rewards", "sent_rewards"):
-                number = number + 1 if place.what == kind else 0
-                kind = place.what
-            elif place.what == "mean":
-                found.append((actor, "reward", -1, "reward"))
-            elif place.what != "timestamp":
-                found.append((actor, kind, number, place.what))
-        return found
+        return _rewards_of(self.names, self.same)
+
+
+@lru_cache(32)
+def _cutters(names: Sequence[str], same: Sequence[bytes]) -> tuple[struct.Struct, struct.Struct]:
+    """Return `Layout.middle` and `Layout.numbers`: the layouts of many trials differ only before the tick."""
+    form = ["<"]
+    for name, piece in zip((*names, ""), same, strict=True):
+        form.append(f"{len(piece)}s{_LENGTHS[name]}s" if name else f"{len(piece)}s")
+    middle = struct.Struct("".join(form))
+    form, gap = ["<"], 0
+    for name, piece in zip((*names, ""), same, strict=True):
+        gap += len(piece)
+        if name == "timestamp":  # it is kept for all samples
+            gap += _LENGTHS[name]
+        elif name:
+            form.append(f"{gap}x{_LENGTHS[name]}s")
+            gap = 0
+    return middle, struct.Struct("".join([*form, f"{gap}x"]))
+
+
+@lru_cache(32)
+def _rewards_of(names: Sequence[str], same: Sequence[bytes]) -> list[tuple[int, str, int, str]]:
+    values = [bytes(_LENGTHS[name]) for name in names]
+    middle = b"".join(chain.from_iterable(zip(same, (*values, b""), strict=True)))
+    found: list[tuple[int, str, int, str]] = []
+    actor, kind, number = -1, "reward", -1
+    for place in find_places(middle, _MIDDLE, 0, len(middle)):
+        if place.what == "actor":
+            actor, kind, number = actor + 1, "reward", -1
+        elif place.what in ("received_rewards", "sent_rewards"):
+            number = number + 1 if place.what == kind else 0
+            kind = place.what
+        elif place.what == "mean":
+            found.append((actor, "reward", -1, "reward"))
+        elif place.what != "timestamp":
+            found.append((actor, kind, number, place.what))
+    return found
 
 
 class Parts(NamedTuple):

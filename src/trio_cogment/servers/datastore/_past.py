@@ -113,7 +113,7 @@ async def _read_chunks(
     order: list[Sequence[int]] = []
     more = True
     while more:
-        parts, more = await store.parts(trial.number, after=after, max_bytes=_MAX_BYTES)
+        ((parts, more),) = await store.parts([trial.number], after=after, max_bytes=_MAX_BYTES)
         for part in parts:
             if isinstance(part, list):
                 some = [StoredTrialSample.FromString(row.data) for row in part if _is_past(row.tick_id, tick_id)]

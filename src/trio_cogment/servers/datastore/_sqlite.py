@@ -228,18 +228,18 @@ class SqliteStore:
         page = number, after, limit, max_bytes, self._opened
         return await self._run_reader(self._readers.read, _sqlite_reader.samples, *page)
 
-    async def parts(self, number: int, *, after: int, max_bytes: int) -> tuple[list[StoredPart], bool]:
-        """Return samples of a trial as they are kept, by position, and whether there may be more.
+    async def parts(self, numbers: Sequence[int], *, after: int, max_bytes: int) -> list[tuple[list[StoredPart], bool]]:
+        """Return samples of trials as they are kept, by position; and of each trial whether it may have more.
 
         Args:
-            number: of the trial.
-            after: only those with a higher position; 0: from the first.
-            max_bytes: no further ones once their data has this many bytes.
+            numbers: of the trials, one at least: there is an answer for each until there are that many bytes.
+            after: only those of the first trial with a higher position; 0: from its first.
+            max_bytes: no further ones once their data has this many bytes, together.
 
         Raises:
             NotFoundError: there is no such trial (any more).
         """
-        return await self._run_reader(self._readers.read, _sqlite_reader.parts, number, after, max_bytes)
+        return await self._run_reader(self._readers.read, _sqlite_reader.parts, numbers, after, max_bytes)
 
     async def delete(
         self, trial_ids: Collection[str], *, numbers: Collection[int] | None = None, ended: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import accumulate
@@ -216,31 +216,41 @@ def _read(connection: sqlite3.Connection, number: int, after: int, page: _Page, 
         _read_rows(connection, number, after, _NO_END, page)
 
 
-def parts(connection: sqlite3.Connection, number: int, after: int, max_bytes: int) -> tuple[list[StoredPart], bool]:
+def parts(
+    connection: sqlite3.Connection, numbers: Sequence[int], after: int, max_bytes: int
+) -> list[tuple[list[StoredPart], bool]]:
     """See `SqliteStore.parts`."""
-    page, found = _Page(_MAX_FETCHED, max_bytes), list[StoredPart]()
+    page, found = _Page(_MAX_FETCHED, max_bytes), list[tuple[list[StoredPart], bool]]()
     connection.execute("BEGIN")
     try:
-        has_rows = connection.execute(_HAS_ROWS, (number, after)).fetchone() is not None
-        with closing(connection.execute(_CHUNKS, (number, after))) as cursor:
-            for row in cursor:
-                chunk = Chunk._make(row)
-                if has_rows:
-                    _read_rows(connection, number, after, chunk.first_position, page)
-                if page.full:
-                    break
-                found += *page.taken(), (chunk, after)
-                page.count(chunk)
-                after = chunk.last_position
-        if has_rows and not page.full:
-            _read_rows(connection, number, after, _NO_END, page)
-        found += page.taken()
-        there = connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone()
+        for number in numbers:
+            found.append((_parts_of(connection, number, 0 if found else after, page), page.full))
+            if page.full:
+                break
     finally:
         connection.execute("ROLLBACK")
-    if there is None:
+    return found
+
+
+def _parts_of(connection: sqlite3.Connection, number: int, after: int, page: _Page) -> list[StoredPart]:
+    found: list[StoredPart] = []
+    has_rows = connection.execute(_HAS_ROWS, (number, after)).fetchone() is not None
+    with closing(connection.execute(_CHUNKS, (number, after))) as cursor:
+        for row in cursor:
+            chunk = Chunk._make(row)
+            if has_rows:
+                _read_rows(connection, number, after, chunk.first_position, page)
+            if page.full:
+                break
+            found += *page.taken(), (chunk, after)
+            page.count(chunk)
+            after = chunk.last_position
+    if has_rows and not page.full:
+        _read_rows(connection, number, after, _NO_END, page)
+    found += page.taken()
+    if connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone() is None:
         raise NotFoundError(f"the trial with number {number} is not stored any more")
-    return found, page.full
+    return found
 
 
 def _read_chunk(opened: OpenChunk, chunk: Chunk, after: int, page: _Page) -> None:

@@ -38,7 +38,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain, compress, groupby, islice, repeat
 from operator import attrgetter, ge, itemgetter, lt, sub
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+
+from typing_extensions import override
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import DataLossError
@@ -431,10 +433,7 @@ class _Reader:
         stamps = self.column(count)
         if stamps.width != 8:
             raise ValueError("timestamps of another length")
-        # Whether the differences have a sign or not is the same to the words that they add up to.
-        body.timestamps = list(accumulate(struct.unpack(f"<{count}q", stamps.rows(count))))
-        if count and (min(body.timestamps) < 0 or max(body.timestamps) >= _WORD):
-            body.timestamps = [stamp % _WORD for stamp in body.timestamps]
+        body.timestamps = _Stamps(stamps, count)
         if groups > 1:
             body.which = self.take(count)
         for number in range(groups):
@@ -452,6 +451,60 @@ class _Reader:
         if self._at != len(self._data):
             raise ValueError("there is more than there should be")
         return body
+
+
+class _Stamps(Sequence[int]):
+    """The timestamps of a chunk that was read: numbers are made of them when they are asked for; arrays need none.
+
+    Args:
+        deltas: the differences from each to the next, as words of 8 bytes.
+        count: how many there are.
+    """
+
+    def __init__(self, deltas: _Column, count: int) -> None:
+        self._deltas = deltas
+        self._count = count
+        self._numbers: list[int] | None = None
+        self._array: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[int]: ...
+
+    @override
+    def __getitem__(self, place: int | slice) -> int | list[int]:
+        if self._array is not None and isinstance(place, slice):
+            found: list[int] = self._array[place].view("u8").tolist()
+            return found
+        return self._all()[place]
+
+    @override
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._all())
+
+    def array(self) -> npt.NDArray[np.int64]:
+        """Return all as an array."""
+        if self._array is None:
+            import numpy as np
+
+            # In words: what is too much for one is left out.
+            self._array = np.cumsum(_words(_payloads(self._deltas, self._count), "<i8"))
+        return self._array
+
+    def _all(self) -> list[int]:
+        if self._numbers is None:
+            count = self._count
+            # Whether the differences have a sign or not is the same to the words that they add up to.
+            numbers = list(accumulate(struct.unpack(f"<{count}q", self._deltas.rows(count))))
+            if count and (min(numbers) < 0 or max(numbers) >= _WORD):
+                numbers = [stamp % _WORD for stamp in numbers]
+            self._numbers = numbers
+        return self._numbers
 
 
 def _runs(numbers: Sequence[int]) -> list[range]:
@@ -814,9 +867,13 @@ class OpenChunk:
             passed[number] += count
             start += count
 
-    def columns(self) -> Columns:
-        """Return all samples as arrays; NumPy must be installed."""
-        return _columns(self._body, self._chunk.samples_count)
+    def columns(self, *, least: int = 1) -> Columns:
+        """Return the samples as arrays; NumPy must be installed.
+
+        Args:
+            least: groups of fewer samples are left out.
+        """
+        return _columns(self._body, self._chunk.samples_count, least)
 
     def _part(self, after: int, limit: int | None) -> tuple[Sequence[int], Sequence[int], Sequence[int], list[bytes]]:
         chunk, body = self._chunk, self._body
@@ -1028,36 +1085,46 @@ def columns(chunk: Chunk, trial_id: str) -> Columns:
     return OpenChunk(chunk, trial_id).columns()
 
 
-def _columns(body: _Body, count: int) -> Columns:
+def _columns(body: _Body, count: int, least: int) -> Columns:
     import numpy as np
 
-    which = np.frombuffer(body.which or bytes(count), np.uint8)
+    which = np.frombuffer(body.which, np.uint8)
     groups = []
     for number, group in enumerate(body.groups):
+        if group.count < least:
+            continue
         layout, rewards, payloads = group.layout, {}, group.columns
         if layout is not None:
             payloads = group.columns[layout.floats :]
             rewards = {
-                name: np.frombuffer(column.rows(group.count), "<f4")
+                name: _words(_payloads(column, group.count), "<f4")
                 for name, column in zip(layout.rewards(), group.columns, strict=False)
             }
         groups.append(
             GroupColumns(
-                np.flatnonzero(which == number),
+                np.flatnonzero(which == number) if body.which else np.arange(count),
                 None if layout is None else layout.sample(),
                 rewards,
                 [_payloads(column, group.count) for column in payloads],
                 layout,
             )
         )
-    return Columns(
-        _numbers(body.positions), _numbers(body.ticks), np.array(body.timestamps, np.uint64).view(np.int64), groups
-    )
+    assert isinstance(body.timestamps, _Stamps)
+    return Columns(_numbers(body.positions), _numbers(body.ticks), body.timestamps.array(), groups)
+
+
+def _words(values: Any, kind: str) -> Any:
+    """Return values of some bytes as numbers."""
+    import numpy as np
+
+    return np.ascontiguousarray(values).view(kind)[:, 0]
 
 
 def _numbers(runs: Sequence[range]) -> Any:
     import numpy as np
 
+    if len(runs) == 1:
+        return np.arange(runs[0].start, runs[0].stop, dtype=np.int64)
     lengths = np.array([len(run) for run in runs])
     starts = np.array([run.start for run in runs], np.int64)
     # Each number is its run's first one, and how far it is in the run.
@@ -1070,7 +1137,7 @@ def _payloads(column: _Column, count: int) -> Any:
 
     data = np.frombuffer(column.data, np.uint8, column.size, column.begin)
     if column.planed:
-        return np.ascontiguousarray(data.reshape(column.width, count).T)
+        return data.reshape(column.width, count).T
     if column.width >= 0:
         return data.reshape(count, column.width)
     offsets = np.zeros(count + 1, np.int64)

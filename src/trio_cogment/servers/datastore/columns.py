@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -58,6 +58,13 @@ class Run:
     payloads: Sequence[Any]
     layout: Layout | None = None
 
+    def skip_first(self) -> None:
+        """Leave out its first sample."""
+        self.start += 1
+        self.ticks, self.timestamps = self.ticks[1:], self.timestamps[1:]
+        self.rewards = {name: column[1:] for name, column in self.rewards.items()}
+        self.payloads = [payload[1:] for payload in self.payloads]
+
 
 class SamplesPage:
     """Samples of a trial, one after the other."""
@@ -94,16 +101,16 @@ class ChunkPage:
         """See `SamplesPage.runs`."""
         import numpy as np
 
-        found = self._opened.columns()
+        found = self._opened.columns(least=LEAST_RUN)
         stretches = []
         for group in found.groups:
             if group.layout is None:
                 continue
-            differs = np.diff(group.rows) != 1
+            differs = group.rows[1:] - group.rows[:-1] != 1
             for payload in group.payloads:
                 if isinstance(payload, VaryingValues):
                     differs |= np.diff(payload.offsets, 2) != 0
-            ends = np.flatnonzero(differs) + 1
+            ends = np.flatnonzero(differs) + 1 if differs.any() else differs[:0]
             stretches += [
                 (int(group.rows[begin]), begin, int(end), group)
                 for begin, end in zip([0, *ends.tolist()], [*ends.tolist(), len(group.rows)], strict=True)
@@ -116,14 +123,13 @@ class ChunkPage:
                 continue
             if plain < at:
                 yield _without(plain - self._first, at - self._first)
-            rows = slice(begin + skipped, end)
             yield Run(
                 at - self._first,
                 stop - self._first,
                 group.sample,
                 found.ticks[at:stop],
                 found.timestamps[at:stop],
-                {name: column[rows] for name, column in group.rewards.items()},
+                {name: column[begin + skipped : end] for name, column in group.rewards.items()},
                 [_rows_of(payload, begin + skipped, end) for payload in group.payloads],
                 group.layout,
             )
@@ -146,23 +152,47 @@ def _rows_of(payload: Any, begin: int, end: int) -> Any:
 Page: TypeAlias = SamplesPage | ChunkPage
 
 
-async def pages(store: TrialStore, trial: StoredTrial) -> AsyncGenerator[tuple[Callable[[], list[Page]], bool], None]:
-    """Yield what decodes the next samples of a trial that has ended, and whether these are the last.
+class TrialPages(NamedTuple):
+    """The next samples of a trial.
 
-    Decoding may take some milliseconds and raises DataLossError for what is damaged.
+    Attributes:
+        place: of the trial among those that are read.
+        opened: decodes them: that may take some milliseconds, and raises DataLossError for what is damaged.
+        last: there are no more of this trial.
     """
-    after, more = 0, True
-    while more:
+
+    place: int
+    opened: Callable[[], list[Page]]
+    last: bool
+
+
+async def pages(store: TrialStore, trials: Sequence[StoredTrial]) -> AsyncGenerator[list[TrialPages], None]:
+    """Yield the next samples of trials that have ended, one trial after the other: several short ones at a time."""
+    place = after = 0
+    while place < len(trials):
+        found: list[tuple[list[StoredPart], bool]]
         if isinstance(store, SqliteStore):
-            parts, more = await store.parts(trial.number, after=after, max_bytes=_PAGE_BYTES)
+            numbers = [trial.number for trial in trials[place:]]
+            found = await store.parts(numbers, after=after, max_bytes=_PAGE_BYTES)
         else:
-            page = await store.samples(trial.number, after=after, limit=_PAGE_SAMPLES, max_bytes=_PAGE_BYTES)
+            page = await store.samples(trials[place].number, after=after, limit=_PAGE_SAMPLES, max_bytes=_PAGE_BYTES)
             more = len(page) == _PAGE_SAMPLES or sum([len(sample.data) for sample in page]) >= _PAGE_BYTES
-            parts = [page]
+            found = [([page], more)]
+        yield [
+            TrialPages(at, partial(_opened, parts, trials[at].trial_id), not more)
+            for at, (parts, more) in enumerate(found, place)
+        ]
+        place += len(found)
+        parts, more = found[-1]
+        if not more:
+            after = 0
+            continue
+        place -= 1
+        if len(found) > 1:
+            after = 0
         if parts and parts[-1]:
             last = parts[-1]
             after = last[-1].position if isinstance(last, list) else last[0].last_position
-        yield partial(_opened, parts, trial.trial_id), not more
 
 
 def _opened(parts: Sequence[StoredPart], trial_id: str) -> list[Page]:

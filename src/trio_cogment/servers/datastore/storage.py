@@ -23,12 +23,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.errors import DataLossError
-from trio_cogment.base.records import record
 from trio_cogment.servers.datastore._chunk_layouts import SampleData, size_of
 
 
@@ -152,7 +151,7 @@ def counted_bytes(write: Write) -> int:
     return len(write.outcome) if type(write) is OutcomeWrite else 0
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class StoredTrial:
     """What is known of a trial beside its samples.
 
