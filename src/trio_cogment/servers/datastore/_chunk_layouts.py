@@ -198,7 +198,12 @@ class Parts(NamedTuple):
 
 def checkpoint_field(content: bytes) -> bytes:
     """Return the field with a serialized checkpoint, which follows all others."""
-    return b"".join((_CHECKPOINT_TAG, varint(len(content)), content))
+    return b"".join((_checkpoint_head(len(content)), content))
+
+
+@lru_cache(64)
+def _checkpoint_head(length: int) -> bytes:
+    return _CHECKPOINT_TAG + varint(length)
 
 
 class Cut:

@@ -70,7 +70,7 @@ MOST_LEVEL = 22
 #: `Chunk.encoding`: the bytes as they are, or as one frame of zstd.
 PLAIN, ZSTD = 0, 1
 
-#: The first byte of a chunk's decoded bytes: without checkpoints, as in all chunks until 0.2, and with them.
+#: The first byte of a chunk's decoded bytes: without checkpoints, and with them.
 _VERSION, _WITH_CHECKPOINTS = 1, 2
 #: Layouts of a chunk; samples of others are stored whole.
 _MAX_LAYOUTS = 32
