@@ -74,12 +74,14 @@ class SharedMessage:
 
     Attributes:
         kind: see above.
+        encoded: all of it as it is on the wire; empty: nobody has asked for it yet, or it is never in one piece.
     """
 
-    __slots__ = ("_head", "_tails", "kind")
+    __slots__ = ("_head", "_tails", "encoded", "kind")
 
     def __init__(self, kind: type[Message], head: bytes, *tails: bytes) -> None:
         self.kind = kind
+        self.encoded = b""
         self._head = head
         self._tails = tails
 
@@ -159,37 +161,45 @@ class SharedObservation(SharedMessage):
         content: see above.
     """
 
-    __slots__ = ("_encoded", "content", "tick_id", "timestamp")
+    __slots__ = ("content", "tick_id", "timestamp")
 
     def __init__(self, tick_id: int, timestamp: int, content: Content) -> None:
         self.kind = ActorRunTrialInput
+        self.encoded = b""
         self.tick_id = tick_id
         self.timestamp = timestamp
         self.content = content
-        #: What is on the wire before a large content, or all of it; not before anybody asks, as within the process
-        #: nobody does.
-        self._encoded = b""
+        #: What is on the wire before a large content; not before anybody asks, as within the process nobody does.
+        self._head = b""
 
     @property
     def head(self) -> bytes:
         """See `SharedMessage.head`."""
-        return b"" if len(self.content) < _LARGE_BYTES else self._encode()
+        if len(self.content) < _LARGE_BYTES:
+            return b""
+        if not self._head:
+            inner: bytes = Observation(tick_id=self.tick_id, timestamp=self.timestamp).SerializeToString()
+            inner += _CONTENT + varint(len(self.content))
+            self._head = _OBSERVATION + varint(len(inner) + len(self.content)) + inner
+        return self._head
 
     @property
     def tails(self) -> tuple[bytes, ...]:
         """See `SharedMessage.tails`."""
-        return (self._encode() if len(self.content) < _LARGE_BYTES else bytes(self.content),)
+        return (self.payload() if len(self.content) < _LARGE_BYTES else bytes(self.content),)
 
     def ByteSize(self) -> int:
         """See `SharedMessage.ByteSize`."""
         size = len(self.content)
-        encoded = len(self._encoded or self._encode())
-        return encoded if size < _LARGE_BYTES else encoded + size
+        return len(self.payload()) if size < _LARGE_BYTES else len(self.head) + size
 
     def payload(self) -> bytes:
         """See `SharedMessage.payload`."""
-        encoded = self._encoded or self._encode()
-        return encoded if len(self.content) < _LARGE_BYTES else encoded + bytes(self.content)
+        if len(self.content) >= _LARGE_BYTES:
+            return self.head + bytes(self.content)
+        if not self.encoded:
+            self.encoded = self.whole().SerializeToString()
+        return self.encoded
 
     def whole(self) -> Message:
         """See `SharedMessage.whole`."""
@@ -203,25 +213,14 @@ class SharedObservation(SharedMessage):
         whole: Message = message
         return whole
 
-    def _encode(self) -> bytes:
-        if not self._encoded:
-            if len(self.content) < _LARGE_BYTES:
-                self._encoded = self.whole().SerializeToString()
-            else:
-                inner: bytes = Observation(tick_id=self.tick_id, timestamp=self.timestamp).SerializeToString()
-                inner += _CONTENT + varint(len(self.content))
-                self._encoded = _OBSERVATION + varint(len(inner) + len(self.content)) + inner
-        return self._encoded
-
 
 class _TickMessage(SharedMessage):
     """One that is for a single receiver: its bytes are in one piece."""
 
-    __slots__ = ("_encoded", "tick_id")
+    __slots__ = ("tick_id",)
 
     # Each subclass sets these itself: another call for each message would cost as much as the rest.
     tick_id: int
-    _encoded: bytes
 
     @property
     def head(self) -> bytes:
@@ -239,9 +238,9 @@ class _TickMessage(SharedMessage):
 
     def payload(self) -> bytes:
         """See `SharedMessage.payload`."""
-        if not self._encoded:
-            self._encoded = self.whole().SerializeToString()
-        return self._encoded
+        if not self.encoded:
+            self.encoded = self.whole().SerializeToString()
+        return self.encoded
 
 
 class SharedAction(_TickMessage):
@@ -262,7 +261,7 @@ class SharedAction(_TickMessage):
         self.kind = ActorRunTrialOutput
         self.tick_id = tick_id
         self.timestamp = timestamp
-        self._encoded = b""
+        self.encoded = b""
         self.content = content
 
     @property
@@ -305,7 +304,7 @@ class SharedActionSet(_TickMessage):
         self.kind = EnvRunTrialInput
         self.tick_id = tick_id
         self.timestamp = timestamp
-        self._encoded = b""
+        self.encoded = b""
         self.actions = actions
         self.unavailable_actors = unavailable_actors
 
@@ -346,7 +345,7 @@ class SharedObservationSet(_TickMessage):
         self.kind = EnvRunTrialOutput
         self.tick_id = tick_id
         self.timestamp = timestamp
-        self._encoded = b""
+        self.encoded = b""
         self.observations = observations
         self.actors_map = actors_map
         self.told: Sequence[SharedReward] = ()
@@ -404,7 +403,7 @@ class SharedReward(_TickMessage):
     ) -> None:
         self.kind = kind
         self.tick_id = tick_id
-        self._encoded = b""
+        self.encoded = b""
         self.receiver_name = receiver_name
         self.value = value
         self.sources = sources

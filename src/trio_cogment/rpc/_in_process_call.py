@@ -211,8 +211,7 @@ class End:
     async def send(self, message: Message) -> None:
         await self.hand_over(self._copied(message))
 
-    def send_shared_nowait(self, message: SharedMessage) -> None:
-        self.hand_over_nowait(message)
+    send_shared_nowait = hand_over_nowait
 
     async def send_shared(self, message: SharedMessage) -> None:
         await self.hand_over(message)

@@ -97,31 +97,32 @@ class MessagePath:
         if consumer is None:
             inbox.put(bytes(payload) if isinstance(payload, memoryview) else payload)
             return
-        message: Any = None
-        if self.packs or len(payload) >= LOCATED_BYTES:
-            if self.locate is not None and not self.packs:
-                message = self.locate(payload)
-            if message is None and isinstance(payload, memoryview):
-                payload = bytes(payload)
-            if message is None and (self.packs or len(payload) >= LARGE_BYTES):
-                inbox.put(payload)
-                inbox.drain()
-                return
+        size = len(payload)
+        try:
+            message = self._large(payload) if size >= LOCATED_BYTES or self.packs else self._decode(payload)
+        except DecodeError as bad:
+            self._call.on_undecodable(bad)
+            return
         if message is None:
-            try:
-                message = self._decode(payload)
-            except DecodeError as bad:
-                self._call.on_undecodable(bad)
-                return
+            inbox.put(bytes(payload) if isinstance(payload, memoryview) else payload)
+            inbox.drain()
+            return
         # As `ReceiveWindow.consumed`, where nothing is due.
         stream, window = self._stream, self._window
-        stream.held -= len(payload) + PREFIX_BYTES
+        stream.held -= size + PREFIX_BYTES
         if stream.recv_window < stream.low_window or window.withheld:
             window.settle_stream(stream)
         try:
             consumer.on_message(message)
         except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
             inbox.consumer_failed()
+
+    def _large(self, payload: bytes | memoryview) -> Any:
+        """Return a message that is large or may be compressed; None: the inbox takes it, and decodes it in its turn."""
+        if self.packs:
+            return None
+        message = None if self.locate is None else self.locate(payload)
+        return self._decode(bytes(payload)) if message is None and len(payload) < LARGE_BYTES else message
 
     def send_nowait(self, message: Message | SharedMessage, size: int = UNKNOWN_SIZE) -> None:
         """See `Call.hand_over_nowait`."""
@@ -141,12 +142,13 @@ class MessagePath:
 
     def send_shared_nowait(self, message: SharedMessage) -> None:
         """See `Call.send_shared_nowait`."""
+        payload = message.encoded  # most often there has been another receiver before
         if (
             self.is_plain
             and not self.answering
             and message.kind is self._send_type
-            and message.ByteSize() <= self._longest
-            and self._output.send_at_once(self._stream, message.payload())
+            and (len(payload) if payload else message.ByteSize()) <= self._longest
+            and self._output.send_at_once(self._stream, payload or message.payload())
         ):
             self._wake()
         else:

@@ -155,7 +155,7 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     trial.latest_observation = None
     trial.observed_bytes = trial.tick_bytes = 0
     trial.taken_up = None
-    trial.engaged, trial.timed = [], []
+    trial.engaged, trial.engaged_indexes, trial.timed = [], [], []
     trial.contents = [None] * len(trial.actors)
     for actor in trial.actors:
         actor.rewards = []

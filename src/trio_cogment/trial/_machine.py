@@ -218,15 +218,15 @@ class TrialMachine(TrialMemory):
         message = event.message
         symbol = participant.classify(message)
         verdict = participant.step(symbol)
-        participant.heard_at = self.now
-        if symbol is _END:
-            self.last_words = {**self.last_words, participant.index: message.details}
-        elif symbol is _INIT and verdict is Verdict.READY and participant is self.environment:
-            self.environment.takes_up = message.init_output.takes_up
+        participant.heard_at = now = self.now
         if verdict is not _DELIVER:
+            if symbol is _END:
+                self.last_words = {**self.last_words, participant.index: message.details}
+            elif symbol is _INIT and verdict is Verdict.READY and participant is self.environment:
+                self.environment.takes_up = message.init_output.takes_up
             self._judge(participant, symbol, verdict)
             return
-        self.last_activity = self.now
+        self.last_activity = now
         if symbol is _OBSERVATION_SET:
             observations = message.observation_set
             given = _ticks.observation_input(self, observations)

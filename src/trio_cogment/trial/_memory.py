@@ -115,11 +115,12 @@ class TrialMemory:
     __slots__ = (
         "_armed", "_counters", "_noted", "absent_actions", "ack_loss", "actors", "addresses", "answered",
         "at_rates", "awaited", "before", "began_at", "began_tick", "collect_samples", "contents", "end_marked",
-        "engaged", "environment", "final_marked", "first_tick", "goes_on", "is_over", "last_activity",
-        "last_words", "late_actions", "latest_observation", "log", "losses", "mapped", "mapping", "max_steps",
-        "missed_ticks", "now", "observed_bytes", "orderly_cause", "out", "outcome", "owing", "params",
-        "participants", "phase", "row", "rules", "said_bytes", "said_tick", "shares_samples", "taken_up",
-        "tick_bytes", "tick_hz", "tick_id", "tick_slot", "timed", "trial_id", "unsettled", "wall_ns",
+        "engaged", "engaged_indexes", "environment", "final_marked", "first_tick", "goes_on", "is_over",
+        "last_activity", "last_words", "late_actions", "latest_observation", "log", "losses", "mapped",
+        "mapping", "max_steps", "missed_ticks", "now", "observed_bytes", "orderly_cause", "out", "outcome",
+        "owing", "params", "participants", "phase", "row", "rules", "said_bytes", "said_tick", "shares_samples",
+        "taken_up", "tick_bytes", "tick_hz", "tick_id", "tick_slot", "timed", "trial_id", "unsettled",
+        "wall_ns",
     )  # fmt: skip
 
     def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
@@ -138,6 +139,7 @@ class TrialMemory:
         self.actors: tuple[Actor, ...] = ()
         self.addresses = _NOBODY
         self.engaged: list[Actor] = []
+        self.engaged_indexes: list[int] = []
         #: Those of the engaged that have a response timeout.
         self.timed: list[Actor] = []
         self.participants: dict[int, Participant] = {}
@@ -288,6 +290,7 @@ class TrialMemory:
     def refresh_engaged(self) -> None:
         """Make the lists of who takes part again, after somebody came or went."""
         self.engaged = [actor for actor in self.actors if actor.present]
+        self.engaged_indexes = [actor.index for actor in self.engaged]
         self.timed = [actor for actor in self.engaged if actor.response_timeout > 0]
 
     def record_loss(self, participant: Participant, why: Breakage) -> None:

@@ -75,22 +75,21 @@ def _keep_mapping(trial: TrialMemory, indexes: list[int], sent: int) -> bool:
 def next_tick(trial: TrialMemory, _environment: Participant, observations: AnyObservationSet) -> None:
     """A tick begins: give every actor what it sees, and begin to wait for what it does."""
     begin_tick(trial, observations)
-    awaited = trial.awaited
-    awaited.clear()
     shared = shared_observations(trial, observations)
     indexes = trial.mapping
     append = trial.out.append
     engaged, timed = trial.engaged, trial.timed
+    trial.awaited = awaited = set(trial.engaged_indexes)
     if trial.at_rates:
         engaged = _rates.observed(trial)
         timed = [actor for actor in timed if actor.observed_tick == trial.tick_id]
+        awaited.intersection_update([actor.index for actor in engaged])
     for actor in engaged:
         index = actor.index
         if actor.rewards:
             # Before the observation: an actor learns by relating the reward to what it did last.
             send_rewards(trial, actor)
         append(SendShared(index, shared[indexes[index]]))
-        awaited.add(index)
     for actor in timed:
         trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)
     if trial.tick_hz:
@@ -111,11 +110,8 @@ def miss_ticks(trial: TrialMemory, environment: Participant, observations: AnyOb
 def shared_observations(trial: TrialMemory, observations: AnyObservationSet) -> dict[int, SharedObservation]:
     """Return the observations that actors see, by their places in the set: each is made once, whoever sees it."""
     tick_id, timestamp, contents = trial.tick_id, observations.timestamp, observations.observations
-    shared: dict[int, SharedObservation] = {}
-    for place in trial.mapping:  # a set may have more of them than anybody sees
-        if place not in shared:
-            shared[place] = SharedObservation(tick_id, timestamp, contents[place])
-    return shared
+    # A set may have more of them than anybody sees.
+    return {place: SharedObservation(tick_id, timestamp, contents[place]) for place in set(trial.mapping)}
 
 
 def begin_tick(trial: TrialMemory, observations: AnyObservationSet) -> None:

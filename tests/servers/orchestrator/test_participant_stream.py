@@ -34,6 +34,8 @@ class Full:
     def hand_over_nowait(self, message: object) -> None:
         raise trio.WouldBlock
 
+    send_shared_nowait = hand_over_nowait
+
     async def hand_over(self, message: object) -> None:
         await self.room.wait()
         self.sent.append(message)
@@ -126,6 +128,8 @@ class Slow:
             raise trio.WouldBlock
         self.room -= 1
         self.sent.append(message.details)
+
+    send_shared_nowait = hand_over_nowait
 
     async def hand_over(self, message: Any) -> None:
         while not self.room:

@@ -15,7 +15,7 @@ from trio_cogment.base.errors import TRACEBACK, CogmentError, ResourceExhaustedE
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.recount import Count
 from trio_cogment.base.services import TRIAL_ID
-from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServedAtOnce, ServerCall
+from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServedAtOnce, ServerCall, SharedMessage
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._fair_turns import Turn
 from trio_cogment.servers.orchestrator._outboxes import Outboxes
@@ -132,7 +132,7 @@ class ParticipantStream:
         self._call = call
         call.accept_shared()
         for message in self._take_outbox():
-            self.post(message)
+            self.post_shared(message) if isinstance(message, SharedMessage) else self.post(message)
         if self._paused:
             call.pause()
         call.set_consumer(self)
@@ -144,7 +144,20 @@ class ParticipantStream:
             self._keep(message)
             return
         try:
-            call.hand_over_nowait(message)  # each message of the machine is for one participant alone, or shared
+            call.hand_over_nowait(message)  # each message of the machine is for one participant alone
+        except trio.WouldBlock:
+            self._keep(message)
+        except RpcError as error:
+            self._failed_to_send(error)
+
+    def post_shared(self, message: SharedMessage) -> None:
+        """As `post`, for a message that others get as well, or that is mostly theirs, too."""
+        call = self._call
+        if call is None or self._outbox:
+            self._keep(message)
+            return
+        try:
+            call.send_shared_nowait(message)
         except trio.WouldBlock:
             self._keep(message)
         except RpcError as error:

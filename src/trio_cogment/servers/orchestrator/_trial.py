@@ -38,6 +38,7 @@ from trio_cogment.trial import (
     Close,
     Connect,
     DisarmTimer,
+    Effect,
     EmitSample,
     Event,
     HardEnd,
@@ -151,6 +152,7 @@ class Trial:
         first = None if trace is None else trace.first_tick
         #: The next tick that is a span.
         self._traced_tick: int = _NO_TICK if first is None else first
+        self._handle = machine.handle if first is None else self._handle_traced
 
     def equip(self, streams: ParticipantStreams, datalog: Datalog | None) -> None:
         """Set who takes part, and where samples go, before the machine gets the parameters they follow from."""
@@ -179,11 +181,36 @@ class Trial:
             # An effect of the input being handled (an outbox that overflows) is itself an input: it comes next.
             self._backlog.append(event)
             return
-        self._feeding = True
+        timers = self.timers
         try:
-            self._handle(event)
+            now = timers.clock() if timers.steady else timers.now()
+            effects = self._handle(event, now, self._wall_clock())
+        except Exception:  # noqa: BLE001  the boundary of a trial
+            self._feeding = True
+            self._fail(event)
+            self._settle()
+            return
+        if effects:
+            self._feeding = True
+            self._perform(event, effects)
+            self._settle()
+        elif self.machine.tick_bytes > FREE_BYTES or self._tick_bytes is not None:  # nothing else has changed
+            self._count_tick()
+
+    def _settle(self) -> None:
+        """Handle the inputs that performing effects has brought, and look at what may have changed."""
+        try:
             while self._backlog:
-                self._handle(self._backlog.pop(0))
+                event = self._backlog.pop(0)
+                if type(event) is HardEnd:
+                    self._break_off(event)
+                    continue
+                try:
+                    effects = self._handle(event, self.timers.now(), self._wall_clock())
+                except Exception:  # noqa: BLE001  the boundary of a trial
+                    self._fail(event)
+                else:
+                    self._perform(event, effects)
         finally:
             self._feeding = False
         machine = self.machine
@@ -194,29 +221,30 @@ class Trial:
         if machine.is_over and not self.over:
             self._end()
 
-    def _handle(self, event: Event) -> None:
-        if type(event) is HardEnd:
-            self._break_off(event)
-            return
-        timers = self.timers
+    def _handle_traced(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
+        machine = self.machine
+        effects = machine.handle(event, now, wall_ns)
+        if machine.tick_id >= self._traced_tick and self.trace is not None:
+            self._traced_tick = self.trace.handled(event, self._traced_tick)
+        return effects
+
+    def _perform(self, event: Event, effects: list[Effect]) -> None:
+        streams = self._streams
         try:
-            now = timers.clock() if timers.steady else timers.now()
-            streams = self._streams
-            machine = self.machine
-            effects = machine.handle(event, now, self._wall_clock())
-            if machine.tick_id >= self._traced_tick and self.trace is not None:
-                self._traced_tick = self.trace.handled(event, self._traced_tick)
             for effect in effects:
                 if type(effect) is SendShared and streams is not None:  # the usual ones, without a call
-                    streams[effect.participant].post(effect.shared)
+                    streams[effect.participant].post_shared(effect.shared)
                 elif type(effect) is Send and streams is not None:
                     streams[effect.participant].post(effect.message)
                 else:
                     _PERFORM[type(effect)](self, effect)
         except Exception:  # noqa: BLE001  the boundary of a trial
-            _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
-            self._backlog.clear()
-            self._break_off(HardEnd(FAILED, EndCause.INTERNAL))
+            self._fail(event)
+
+    def _fail(self, event: Event) -> None:
+        _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
+        self._backlog.clear()
+        self._break_off(HardEnd(FAILED, EndCause.INTERNAL))
 
     def _break_off(self, event: HardEnd) -> None:
         """End the trial hard: whatever fails on the way, everything else is done, and it is over."""
@@ -286,7 +314,10 @@ class Trial:
     def hard_end(self, details: str, cause: EndCause = EndCause.HARD_TERMINATION) -> None:
         """End now: when this returns, END has been posted to everybody and the state is ENDED."""
         if not self.machine.is_over:
-            self.feed(HardEnd(details, cause))
+            self._backlog.append(HardEnd(details, cause))
+            if not self._feeding:
+                self._feeding = True
+                self._settle()
 
     def join(self, call: ServerCall, *, actor_name: str, actor_class: str) -> ParticipantStream:
         """Give a client actor its place; the check and the taking are one step.
@@ -316,7 +347,7 @@ class Trial:
 
     def _send_shared(self, effect: SendShared) -> None:
         assert self._streams is not None
-        self._streams[effect.participant].post(effect.shared)
+        self._streams[effect.participant].post_shared(effect.shared)
 
     def _connect(self, effect: Connect) -> None:
         assert self._streams is not None
