@@ -239,6 +239,7 @@ class FrameParser:
         length: int
         last, last_update, last_message = total - 9, total - 13, total - 14
         updates = 0  # small WINDOW_UPDATEs that were credited here
+        credit = 0  # what those of the connection have brought
         # As `_is_usual`.
         usual = not (queue.starved or blocks.unfinished or queue.answer_bytes > self._max_answer_bytes)
         while position <= last:
@@ -250,28 +251,28 @@ class FrameParser:
                 flag, length = 0, length << 8
             else:
                 word, flags, stream_id, flag, length = unpack(data[position:] + _NO_PREFIX, 0)
-            if word == WINDOW_UPDATE_WORD and position + 13 <= total:
+                if word == WINDOW_UPDATE_WORD and position > last_update:
+                    self._need = 13
+                    break
+            if word == WINDOW_UPDATE_WORD:
                 # The shorter way. The increment has been read with the header: its first byte is where a message's flag
                 # would be.
                 increment = flag << 24 | length >> 8
-                if usual and 0 < increment < SMALL_INCREMENT:
+                if usual and increment and increment < SMALL_INCREMENT:
                     # As `SendQueue.credit` and `SendQueue.credit_stream`, where nothing waits for it.
                     if not stream_id:
-                        if queue.ready or queue.window > MAX_WINDOW - increment:
-                            queue.credit(increment)
-                        else:
-                            queue.window += increment
+                        credit += increment
                         updates += 1
                         position += 13
                         continue
                     stream = streams.get(stream_id)
                     if stream is not None and not stream.outbox:
-                        stream.send_window = credit = stream.send_window + increment
-                        if credit <= MAX_WINDOW:
+                        stream.send_window = grown = stream.send_window + increment
+                        if grown <= MAX_WINDOW:
                             updates += 1
                             position += 13
                             continue
-                        stream.send_window = credit - increment
+                        stream.send_window = grown - increment
                 if not blocks.unfinished:
                     handler.window_update(stream_id & 0x7FFFFFFF, increment & MAX_WINDOW, events)
                     position += 13
@@ -281,7 +282,8 @@ class FrameParser:
             # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about the
             # frame alone and lets most others fail early. A compressed message takes the long way, and so does
             # END_STREAM, which is a flag; a reserved bit in `stream_id` makes the look-up fail.
-            if word == size << 8 and flags == 0 and not flag and position + 9 + size <= total and not blocks.unfinished:
+            end = position + 9 + size
+            if word == size << 8 and not flags and not flag and end <= total and not blocks.unfinished:
                 stream = streams.get(stream_id)
                 if (
                     stream is not None
@@ -297,12 +299,11 @@ class FrameParser:
                     stream.recv_window -= size
                     stream.held += size
                     window.size -= size
-                    start = position + 14
-                    position += 9 + size
+                    start, position = position + 14, end
                     if length >= LOCATED_BYTES and stream.views:
-                        events.append((_MESSAGE, stream, memoryview(data)[start:position]))
+                        events.append((_MESSAGE, stream, memoryview(data)[start:end]))
                     else:
-                        events.append((_MESSAGE, stream, data[start:position]))
+                        events.append((_MESSAGE, stream, data[start:end]))
                     continue
             size = word >> 8
             kind = word & 0xFF
@@ -331,6 +332,8 @@ class FrameParser:
             handler.control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
             position += 9 + size
             usual = self._is_usual()
+        if credit:
+            queue.credit(credit)
         if updates:
             # As `FrameHandler.count_updates`, where the output explains them all.
             if updates <= queue.updates_due:
