@@ -416,6 +416,18 @@ def test_credit_in_passing_for_the_connection_sends_what_waits_and_is_limited() 
     recorder.fails(update + ping, ErrorCode.FLOW_CONTROL_ERROR)
 
 
+def test_credits_for_the_connection_that_one_read_brings_count_together() -> None:
+    ping, update = frame(PING, 0, 0, bytes(8)), frame(WINDOW_UPDATE, 0, 0, (1000).to_bytes(4, "big"))
+    recorder = Recorder()
+    recorder.open_up()
+    recorder.queue.window = 0
+    stream = recorder.streams[1]
+    stream.send_window = 5000
+    recorder.queue.send_message(stream, bytes(2995))
+    recorder.feed(update * 3 + ping)
+    assert recorder.queue.take_output() == frame(DATA, 0, 1, message(bytes(2995)))  # one frame, and not three
+
+
 @pytest.mark.parametrize("size", [100, 6000])
 def test_a_control_frame_that_comes_byte_by_byte_is_looked_at_when_it_is_whole(size: int) -> None:
     """It would be copied for each of its bytes otherwise."""

@@ -78,10 +78,10 @@ class Noting:
 class Path:
     """A path on an engine of its own, and what it has brought about."""
 
-    def __init__(self, config: RpcConfig | None = None) -> None:
+    def __init__(self, config: RpcConfig | None = None, send_type: type[Message] = Action) -> None:
         self.call = Call()
         self.inbox = Inbox(self.call, "a call")
-        self.path = MessagePath(self.call, self.inbox, Action, Action)
+        self.path = MessagePath(self.call, self.inbox, Action, send_type)
         self.engine = Engine(client_side=True, config=config or RpcConfig())
         self.engine.take_output()
         self.stream = Stream(1, recv_window=WINDOW, send_window=WINDOW, max_message=WINDOW)
@@ -292,6 +292,42 @@ def test_a_short_message_that_several_get_goes_into_the_output() -> None:
     assert one.engine.take_output() == other.engine.take_output()
     assert one.wakes == 2
     assert one.call.left == []
+
+
+class CountedObservation(SharedObservation):
+    """Counts how often it is asked for its bytes or its size."""
+
+    asked = 0
+
+    def payload(self) -> bytes:
+        self.asked += 1
+        return super().payload()
+
+    def ByteSize(self) -> int:
+        self.asked += 1
+        return super().ByteSize()
+
+
+def test_what_several_get_is_measured_and_put_together_for_the_first_of_them_alone() -> None:
+    paths = [Path(send_type=ActorRunTrialInput) for _ in range(3)]
+    shared = CountedObservation(1, 2, b"seen")
+    paths[0].path.send_shared_nowait(shared)
+    first, shared.asked = shared.asked, 0
+    for path in paths[1:]:
+        path.path.send_shared_nowait(shared)
+    assert first
+    assert not shared.asked
+    assert len({path.engine.take_output() for path in paths}) == 1
+    assert not any(path.call.left for path in paths)
+
+
+def test_what_is_encoded_and_longer_than_may_be_sent_is_left_to_the_call() -> None:
+    path = Path(RpcConfig(max_send_message_bytes=64), ActorRunTrialInput)
+    shared = SharedObservation(1, 2, bytes(64))
+    whole = shared.payload()
+    path.path.send_shared_nowait(shared)
+    assert path.call.left == [whole]
+    assert not path.wakes
 
 
 @pytest.mark.parametrize(
