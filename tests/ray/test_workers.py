@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -26,9 +27,10 @@ from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentErr
 from trio_cogment.base.services import ServiceKind
 from trio_cogment.platform import open_platform
 from trio_cogment.ray import _workers
-from trio_cogment.ray._worker import Worker
+from trio_cogment.ray._worker import Worker, _Trials
 from trio_cogment.rl.datasets.sources import open_source
 from trio_cogment.rl.runner import Progress, Results, open_run, run_trials_async
+from trio_cogment.rl.runner.sites import Attempt, Started, Task, Verdict
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants, serve_participants
 from trio_cogment.servers.directory import DirectoryServer
@@ -68,7 +70,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     times: list[float] = []
     lose = _workers._WorkerSite._lose
 
-    def noted(site: Any, trial_ids: Iterable[str], error: Exception) -> None:
+    def noted(site: Any, trial_ids: Iterable[str], error: Any) -> None:
         times.append(trio.current_time())
         lose(site, trial_ids, error)
 
@@ -84,6 +86,8 @@ async def with_fault(
     The run is to end this many seconds after Ray has told.
     """
     arguments = {"folder": str(folder), "seconds": STEP_SECONDS}
+    # Where others use the machine, too, each has a part of the time.
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     async with open_run(
         N, on=on_nodes(), environment=Paced, arguments=arguments, seats=SEATS, seeds=0, parallel=8, retries=2
     ) as run:
@@ -94,7 +98,7 @@ async def with_fault(
                 ((pid, _),) = played(folder).most_common(1)
                 await trio.to_thread.run_sync(fault, pid)
         results = checked(await run.wait())
-        assert trio.current_time() - told[0] <= seconds
+        assert trio.current_time() - told[0] <= seconds * crowd
         return results
 
 
@@ -111,18 +115,37 @@ async def test_equal_results_everywhere(grid: Grid, tmp_path: Path) -> None:
     assert len(played(tmp_path)) == 2
 
 
-async def test_short_trials_go_and_come_back_several_at_a_time(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trials_that_start_at_the_same_time_go_in_one_call(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     grid.have(2)
-    calls = []
-    result = _workers._result
+    given: list[int] = []
+    call = _workers._WorkerSite._call
 
-    async def counted(reference: Any) -> Any:
-        calls.append(reference)
-        return await result(reference)
+    async def noted(site: Any, method: str, *args: Any) -> Any:
+        if method == "give":
+            given.append(len(pickle.loads(args[0])))
+        return await call(site, method, *args)
 
-    monkeypatch.setattr(_workers, "_result", counted)
+    monkeypatch.setattr(_workers._WorkerSite, "_call", noted)
     checked(await run_trials_async(N, on=on_nodes(1), environment=Paced, seats=SEATS, seeds=0, parallel=16))
-    assert len(calls) < N
+    assert given[0] == 16
+    assert sum(given) == N
+
+
+async def test_news_of_short_trials_come_in_one_call() -> None:
+    class Short:
+        name = "short"
+
+        async def attempt(self, task: Task, started: Started) -> Attempt:
+            await started()
+            return Attempt.failed(task, self.name, "it is short", Verdict.DONE)
+
+    trials = _Trials()
+    site: Any = Short()
+    for index in range(3):
+        await trials.play(site, Task(index, None, f"trial-{index}", 1.0))
+    told = await trio.to_thread.run_sync(trials.news)
+    assert [trial_id for trial_id, _ in told] == [f"trial-{index}" for index in range(3) for _ in range(2)]
+    assert [isinstance(what, Attempt) for _, what in told] == [False, True] * 3
 
 
 def test_a_worker_is_no_actor_of_asyncio() -> None:

@@ -64,6 +64,15 @@ def with_trial(record: logging.LogRecord) -> str:
     return record.message if not trial_id or record.message.startswith(prefix) else prefix + record.message
 
 
+class TrialFormatter(logging.Formatter):
+    """Begins the message of each record that is about a trial with its id, where `TrialFilter` has seen it."""
+
+    @override
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = with_trial(record)
+        return super().formatMessage(record)
+
+
 class TrialFilter(logging.Filter):
     """Sets `trial_id`, `trace_id` and `span_id` of every record; empty: it belongs to none. No record is dropped."""
 

@@ -10,19 +10,18 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from queue import SimpleQueue
 from signal import SIGKILL
 from typing import TypeAlias
 
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.host import Host
-from trio_cogment.base.log_context import TrialFilter, with_trial
+from trio_cogment.base.host.processes import processes
+from trio_cogment.base.log_context import TrialFilter, TrialFormatter
 from trio_cogment.rl.runner.orchestrators import open_sites
 from trio_cogment.rl.runner.sites import Attempt, Casting, OpenSites, Site, Task
 from trio_cogment.sdk.bridges.thread import TrioThread
-from trio_cogment.seats.base import Seat
 
 #: What a run is told of a trial: None, it has begun; how it ended; or why nobody knows that.
 Told: TypeAlias = Attempt | str | None
@@ -41,15 +40,14 @@ class _Trials:
 
     def __init__(self) -> None:
         self._running = 0
-        self._untold: list[tuple[str, Told]] = []
-        self._has_news = threading.Event()
         self._is_idle = threading.Event()
+        self._untold: SimpleQueue[tuple[str, Told]] = SimpleQueue()
 
     async def play(self, site: Site, task: Task) -> None:
         """Run a trial."""
 
         async def started() -> None:
-            self._tell(task.trial_id, None)
+            self._untold.put((task.trial_id, None))
 
         self._running += 1
         self._is_idle.clear()
@@ -58,25 +56,18 @@ class _Trials:
         except Exception as error:  # noqa: BLE001  a bug, of which the run has to know
             _log.exception("trial %s: it failed", task.trial_id)
             told = f"{type(error).__name__}: {error}"
+        self._untold.put((task.trial_id, told))
         self._running -= 1
         if not self._running:
             self._is_idle.set()
-        self._tell(task.trial_id, told)
-
-    def _tell(self, trial_id: str, told: Told) -> None:
-        self._untold.append((trial_id, told))
-        self._has_news.set()
 
     def news(self) -> list[tuple[str, Told]]:
-        """Wait in another thread for news, gather more for a moment, and return all of it.
-
-        When nothing runs any more, nothing is gathered: the run is to give the next trials.
-        """
-        self._has_news.wait()
+        """Wait in another thread for news; gather more for a moment, unless the run is to give the next trials."""
+        told = [self._untold.get()]
         self._is_idle.wait(_GATHER_SECONDS)
-        self._has_news.clear()
-        untold, self._untold = self._untold, []
-        return untold
+        while not self._untold.empty():
+            told.append(self._untold.get())
+        return told
 
 
 class Worker:
@@ -121,12 +112,8 @@ class Worker:
         from ray import cloudpickle
 
         casting: Casting = cloudpickle.loads(self._pickled)
-        # Without seeds for the trials, workers with equal seats would all draw the same.
-        seats = {
-            name: seat.beside(self._number) if isinstance(seat, Seat) else seat for name, seat in casting.seats.items()
-        }
         async with AsyncExitStack() as stack:
-            opened = await open_sites(stack, None, replace(casting, seats=seats), Host())
+            opened = await open_sites(stack, None, casting.beside(self._number), Host())
             opened.sites[0].name = self._name
             yield opened
 
@@ -162,23 +149,9 @@ def _end_with_parent() -> None:
     if libc.prctl(_PR_SET_PDEATHSIG, SIGKILL):
         _log.warning("this worker may outlive its raylet: prctl: %s", os.strerror(ctypes.get_errno()))
     # Of a parent that died before the call nobody is told.
-    if (raylet := os.environ.get(_RAYLET)) and not _lives(raylet):
+    raylet = os.environ.get(_RAYLET)
+    if raylet and not any(one.pid == int(raylet) and not one.ended for one in processes() or ()):
         os.kill(os.getpid(), SIGKILL)
-
-
-def _lives(pid: str) -> bool:
-    try:
-        stat = Path("/proc", pid, "stat").read_text()
-    except OSError:
-        return False
-    # Behind the name of the program, which may have any characters. Z: it is dead, and its parent has not looked.
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
-
-
-class _Text(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = with_trial(record)
-        return super().formatMessage(record)
 
 
 def _set_up_logs() -> None:
@@ -187,5 +160,5 @@ def _set_up_logs() -> None:
     if not root.handlers:
         handler = logging.StreamHandler()
         handler.addFilter(TrialFilter())
-        handler.setFormatter(_Text("[%(levelname)s] [%(name)s] %(message)s"))
+        handler.setFormatter(TrialFormatter("[%(levelname)s] [%(name)s] %(message)s"))
         root.addHandler(handler)

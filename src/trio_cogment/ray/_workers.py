@@ -8,34 +8,28 @@ import os
 import pickle
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import trio
 
-from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, MissingExtraError
+from trio_cogment.base.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    MissingExtraError,
+    UnavailableError,
+)
 from trio_cogment.base.host import Host, Runner
 from trio_cogment.ray._worker import Told, Worker
-from trio_cogment.rl.datasets.sources import open_source
-from trio_cogment.rl.runner.results import TrialResult
-from trio_cogment.rl.runner.sites import (
-    Attempt,
-    Casting,
-    OpenSites,
-    SiteDownError,
-    SiteGroup,
-    Started,
-    Task,
-    Verdict,
-)
+from trio_cogment.rl.runner.sites import Attempt, Casting, OpenSites, SiteGroup, Started, Task, Verdict
 from trio_cogment.rpc import OwnNursery
+from trio_cogment.sdk.bridges.call import result_of
 
 #: How often the start of a cluster is tried: on a busy machine Ray's own programs wait too short a time for each other.
 _STARTS = 3
 #: How long workers may take to start, on machines where nothing of the package is in memory.
 _START_SECONDS = 120.0
-#: How long a worker that has failed may take to answer; it is asked again.
-_PROBE_SECONDS = 10.0
 #: How long a worker may take to close its platform, before it is killed.
 _STOP_SECONDS = 10.0
 #: How long a worker may take longer for a trial than the trial may: the whole process stands still then.
@@ -101,46 +95,37 @@ class Workers(SiteGroup):
 
         Raises:
             MissingExtraError: Ray is not installed.
-            InvalidArgumentError: something cannot be pickled, or the store is one that a single process has to itself.
+            InvalidArgumentError: something cannot be pickled.
             FailedPreconditionError: the cluster has no room for the workers, or they cannot start what they are given.
 
         After `Cancelled` the workers are ended.
         """
         ray = _ray()
-        store = casting.store
-        if store is not None and (not isinstance(store, str) or store.partition(":")[0] in ("memory", "sqlite")):
-            raise InvalidArgumentError(
-                f"store: expected one that many processes can write to, the endpoint of a datastore (grpc://host:port) "
-                f"or a storage such as postgresql://..., got {store!r}"
-            )
         pickled = _pickled(casting)
         in_thread = host.runner(1)
         names = [f"{name}/{number}" if name else f"worker {number}" for number in range(self.count)]
         async with AsyncExitStack() as stack:
-            datastore = None
-            if store is not None and casting.name:  # it may have been there
-                datastore = await stack.enter_async_context(open_source(store))
             if not ray.is_initialized():
                 await in_thread(self._connect)
                 stack.push_async_callback(_disconnect, in_thread)
             await self._require_room(in_thread)
-            actors = await in_thread(self._start, names, pickled)
-            sites = [_WorkerSite(name, actor) for name, actor in zip(names, actors, strict=True)]
+            handles = await in_thread(self._start, names, pickled)
+            sites = [_WorkerSite(name, handle) for name, handle in zip(names, handles, strict=True)]
             async with OwnNursery() as nursery:
                 try:
                     for site in sites:
-                        names_of_actors = await site.start()
+                        actors = await site.start()
                         nursery.start_soon(site.listen, name=f"news of {site.name}")
                         nursery.start_soon(site.give, name=f"trials for {site.name}")
-                    yield OpenSites(names_of_actors, sites, datastore)
+                    yield OpenSites(actors, sites)
                 finally:
                     nursery.cancel_scope.cancel()
                     with trio.CancelScope(shield=True, deadline=trio.current_time() + _STOP_SECONDS):
                         async with OwnNursery() as closing:
                             for site in sites:
                                 closing.start_soon(site.stop)
-                    for site in sites:
-                        ray.kill(site.handle, no_restart=True)
+                    for handle in handles:
+                        ray.kill(handle, no_restart=True)
 
     def _connect(self) -> None:
         # Without an address Ray joins whatever cluster was started last on this machine.
@@ -155,37 +140,24 @@ class Workers(SiteGroup):
 
     async def _require_room(self, in_thread: Runner) -> None:
         """Raise if the workers do not fit: Ray would let them wait for ever."""
-        if not self.needs:
-            return
-        bundles = await in_thread(_bundles, self.placement)
-        if bundles is not None:
-            # What others have of the group is not looked at, nor whether it has its place yet.
-            self._check_room(self._room(bundles), "there is room for", "the placement group", "bundles to it")
-            return
-        # With a NodeAffinitySchedulingStrategy that is not soft.
-        only = None if getattr(self.placement, "soft", True) else self.placement.node_id
-        alive = [node for node in await in_thread(_ray().nodes) if node["Alive"] and only in (None, node["NodeID"])]
-        where = ("the Ray cluster" if only is None else "that node"), "nodes"
-        self._check_room(self._room([node["Resources"] for node in alive]), "there is room for", *where)
         for _ in range(_ROOM_LOOKS):
-            # What another run had becomes free some time after its end.
-            free = await in_thread(_free_resources)
-            room = self._room([free.get(node["NodeID"], {}) for node in alive])
-            if room >= self.count:
+            where, more, *places = await in_thread(_places, self.placement)
+            room, free = map(self._room, places)
+            if free >= self.count:
                 return
-            await trio.sleep(_LOOK_SECONDS)
-        self._check_room(room, "others leave room for", *where)
+            if room < self.count:
+                break
+            await trio.sleep(_LOOK_SECONDS)  # what another run had becomes free some time after its end
+        asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items())
+        there = f"there is room for {room}" if room < self.count else f"others leave room for {free}"
+        raise FailedPreconditionError(
+            f"workers: expected room for {self.count} of {asked} each in {where}, and {there}: ask for fewer workers, "
+            f"or smaller ones (num_cpus, num_gpus, resources), or add {more}"
+        )
 
-    def _room(self, nodes: Sequence[Mapping[str, float]]) -> int:
-        return sum(min(int(has.get(name, 0) / need + 1e-9) for name, need in self.needs.items()) for has in nodes)
-
-    def _check_room(self, room: int, words: str, where: str, more: str) -> None:
-        if room < self.count:
-            asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items())
-            raise FailedPreconditionError(
-                f"workers: expected room for {self.count} of {asked} each in {where}, and {words} {room}: ask for "
-                f"fewer workers, or smaller ones (num_cpus, num_gpus, resources), or add {more}"
-            )
+    def _room(self, places: Sequence[Mapping[str, float]]) -> float:
+        each = [[int(has.get(name, 0) / need + 1e-9) for name, need in self.needs.items()] for has in places]
+        return sum(min(counts, default=math.inf) for counts in each)
 
     def _start(self, names: list[str], pickled: bytes) -> list[Any]:
         needs = dict(self.needs)
@@ -202,33 +174,12 @@ class Workers(SiteGroup):
         }
         try:
             made = _ray().remote(**options)(Worker)
-            actors = [made.remote(name, number, pickled) for number, name in enumerate(names)]
+            handles = [made.remote(name, number, pickled) for number, name in enumerate(names)]
         except (ValueError, TypeError) as error:
             raise InvalidArgumentError(f"placement: {error}") from error
-        for actor in actors:
-            actor.open.remote()  # all at once; each is waited for later
-        return actors
-
-
-async def _disconnect(in_thread: Runner) -> None:
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + _START_SECONDS):
-        await in_thread(_ray().shutdown)
-
-
-def _bundles(placement: Any) -> list[Mapping[str, float]] | None:
-    """Return the bundles of a placement group in which workers are to be; None: they need not be in one."""
-    group = getattr(placement, "placement_group", None)
-    bundles: list[Mapping[str, float]] | None = getattr(group, "bundle_specs", None)  # the group may be a word, too
-    index = getattr(placement, "placement_group_bundle_index", -1)
-    return bundles if bundles is None or index < 0 else bundles[index : index + 1]
-
-
-def _free_resources() -> Mapping[str, Mapping[str, float]]:
-    """Return, by the id of a node, what is free there: what Ray offers openly is the sum over all nodes."""
-    from ray._private.state import available_resources_per_node
-
-    found: Mapping[str, Mapping[str, float]] = available_resources_per_node()
-    return found
+        for handle in handles:
+            handle.open.remote()  # all at once; each is waited for later
+        return handles
 
 
 def _ray() -> Any:
@@ -239,6 +190,30 @@ def _ray() -> Any:
     return ray
 
 
+async def _disconnect(in_thread: Runner) -> None:
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + _START_SECONDS):
+        await in_thread(_ray().shutdown)
+
+
+def _places(placement: Any) -> tuple[str, str, list[Mapping[str, float]], list[Mapping[str, float]]]:
+    """Return where workers are to be, what else there could be, and what each place there has, in all and free."""
+    # Openly Ray only offers the sum of what is free over all nodes.
+    from ray._private.state import available_resources_per_node
+
+    group = getattr(placement, "placement_group", None)
+    if (bundles := getattr(group, "bundle_specs", None)) is not None:  # the group may be a word, too
+        index = placement.placement_group_bundle_index
+        bundles = bundles if index < 0 else bundles[index : index + 1]
+        # What others have of the group is not looked at, nor whether it has its place yet.
+        return "the placement group", "bundles to it", bundles, bundles
+    # With a NodeAffinitySchedulingStrategy that is not soft.
+    only = None if getattr(placement, "soft", True) else placement.node_id
+    nodes = [node for node in _ray().nodes() if node["Alive"] and only in (None, node["NodeID"])]
+    free = available_resources_per_node()
+    where = "the Ray cluster" if only is None else "that node"
+    return where, "nodes", [node["Resources"] for node in nodes], [free.get(node["NodeID"], {}) for node in nodes]
+
+
 def _pickled(casting: Casting) -> bytes:
     """Return what the workers are given.
 
@@ -247,10 +222,7 @@ def _pickled(casting: Casting) -> bytes:
     """
     from ray import cloudpickle
 
-    seeds = sorted(casting.seeds)
-    casting = replace(casting, seeds=[seeds[0], seeds[-1]] if seeds else [])
-    parts = {one.name: getattr(casting, one.name) for one in fields(casting)}
-    for name, value in parts.items():
+    for name, value in ((one.name, getattr(casting, one.name)) for one in fields(casting)):
         for key, part in value.items() if isinstance(value, Mapping) else [("", value)]:
             try:
                 cloudpickle.dumps(part)
@@ -265,38 +237,44 @@ def _pickled(casting: Casting) -> bytes:
     return found
 
 
-async def _result(reference: Any) -> Any:
-    """Return the result of a call, or raise whatever Ray or the worker raised; no thread waits for it."""
-    done = trio.Event()
-    token = trio.lowlevel.current_trio_token()
-    future = reference.future()
-
-    def on_done(_future: Any) -> None:
-        with suppress(trio.RunFinishedError):
-            token.run_sync_soon(done.set)
-
-    future.add_done_callback(on_done)
-    await done.wait()
-    return future.result()
-
-
 class _WorkerSite:
     """A `Site`: a worker, which may be another process than a moment ago.
 
     Attributes:
         name: of the worker.
-        handle: what Ray knows it by.
     """
 
     def __init__(self, name: str, handle: Any) -> None:
         self.name = name
-        self.handle = handle
+        self._handle = handle
         #: It has answered, and Ray has said nothing else since.
         self._up = trio.Event()
         #: Of the trials that it has been given, or will be: who hears of them.
         self._trials: dict[str, trio.MemorySendChannel[Told]] = {}
         self._to_give: list[Task] = []
         self._has_tasks = trio.Event()
+
+    async def _call(self, method: str, *args: Any) -> Any:
+        """Call the worker.
+
+        Raises:
+            UnavailableError: it is gone, or the call has failed there.
+        """
+        try:
+            return await result_of(getattr(self._handle, method).remote(*args).future())
+        except Exception as error:  # whatever Ray raises
+            # In one line: Ray's errors have the tracebacks and pids of several processes.
+            cause = getattr(error, "cause", None)
+            told = cause if isinstance(cause, BaseException) else error
+            first, *_ = str(told).strip().splitlines() or [""]
+            raise UnavailableError(f"{type(told).__name__}: {first}") from error
+
+    async def _opened(self) -> tuple[str, ...]:
+        found: tuple[str, ...] | CogmentError = await self._call("open")
+        if isinstance(found, CogmentError):
+            raise found
+        self._up.set()
+        return found
 
     async def start(self) -> tuple[str, ...]:
         """Wait until the worker is there; return the names of the trials' actors.
@@ -308,33 +286,17 @@ class _WorkerSite:
             while True:
                 try:
                     return await self._opened()
-                except SiteDownError as error:
-                    _log.warning("%s", error)
+                except UnavailableError as error:
+                    _log.warning("%s: %s", self.name, error)
                 await trio.sleep(_LOOK_SECONDS)
         raise FailedPreconditionError(
             f"{self.name}: expected it to start within {_START_SECONDS:g} s: the cluster may have no room for it, or "
             "its nodes cannot import what it needs; `ray status` and the logs of Ray tell more"
         )
 
-    async def _opened(self) -> tuple[str, ...]:
-        try:
-            found: tuple[str, ...] | CogmentError = await _result(self.handle.open.remote())
-        except Exception as error:
-            raise SiteDownError(f"{self.name}: {_words(error)}") from error
-        if isinstance(found, CogmentError):
-            raise found
-        self._up.set()
-        return found
-
     async def probe(self) -> None:
         """See `Site.probe`."""
-        with trio.move_on_after(_PROBE_SECONDS):
-            try:
-                await self._opened()
-            except CogmentError as error:
-                raise SiteDownError(str(error)) from error
-            return
-        raise SiteDownError(f"{self.name}: no answer within {_PROBE_SECONDS:g} s")
+        await self._opened()
 
     async def attempt(self, task: Task, started: Started) -> Attempt:
         """See `Site.attempt`."""
@@ -345,38 +307,36 @@ class _WorkerSite:
         self._to_give.append(task)
         self._has_tasks.set()
         limit = task.timeout_seconds + _HUNG_SECONDS
-        begun = False
+        lost = Verdict.IN_DOUBT
         try:
             with trio.move_on_after(limit):
                 while (told := await heard.receive()) is None:
-                    begun = True
+                    lost = Verdict.SITE_LOST
                     await started()
-                if isinstance(told, Attempt):
-                    return told
-                return self._failed(
-                    task, f"the trial was lost: {told}", Verdict.SITE_LOST if begun else Verdict.IN_DOUBT
-                )
+                return told if isinstance(told, Attempt) else self._failed(task, f"the trial was lost: {told}", lost)
         finally:
             del self._trials[task.trial_id]
         # It would have ended the trial by itself, long ago: Ray is to start another process.
         self._down()
-        _ray().kill(self.handle, no_restart=False)
+        _ray().kill(self._handle, no_restart=False)
         return self._failed(task, f"the trial was lost: no answer within {limit:g} s", Verdict.SITE_LOST)
 
     def _failed(self, task: Task, why: str, verdict: Verdict) -> Attempt:
-        result = TrialResult(task.index, task.trial_id, task.seed, self.name, error=f"{self.name}: {why}")
-        return Attempt(result, verdict)
+        return Attempt.failed(task, self.name, f"{self.name}: {why}", verdict)
 
     def _down(self) -> None:
         if self._up.is_set():
             self._up = trio.Event()
 
-    def _lose(self, trial_ids: Iterable[str], error: Exception) -> None:
+    def _lose(self, trial_ids: Iterable[str], error: UnavailableError) -> None:
         """Ray has said that the worker is gone, or something else that tells nothing of these trials."""
         self._down()
-        for trial_id in trial_ids:
+        self._tell((trial_id, str(error)) for trial_id in trial_ids)
+
+    def _tell(self, news: Iterable[tuple[str, Told]]) -> None:
+        for trial_id, told in news:
             if trial_id in self._trials:
-                self._trials[trial_id].send_nowait(_words(error))
+                self._trials[trial_id].send_nowait(told)
 
     async def give(self) -> None:
         """Give trials to the worker, for as long as the run lasts: at once all that have come since the last time."""
@@ -386,8 +346,8 @@ class _WorkerSite:
             tasks, self._to_give = self._to_give, []
             try:
                 # Pickled, once for all of them: Ray would take much longer.
-                await _result(self.handle.give.remote(pickle.dumps(tasks)))
-            except Exception as error:  # noqa: BLE001  whatever Ray raises
+                await self._call("give", pickle.dumps(tasks))
+            except UnavailableError as error:
                 self._lose([task.trial_id for task in tasks], error)
 
     async def listen(self) -> None:
@@ -395,32 +355,16 @@ class _WorkerSite:
         while True:
             await self._up.wait()
             try:
-                news: list[tuple[str, Told]] = pickle.loads(await _result(self.handle.news.remote()))
-            except Exception as error:  # noqa: BLE001  whatever Ray raises
+                self._tell(pickle.loads(await self._call("news")))
+            except UnavailableError as error:
                 self._lose(list(self._trials), error)
-                continue
-            for trial_id, told in news:
-                if trial_id in self._trials:
-                    self._trials[trial_id].send_nowait(told)
 
     async def end_trials(self, *, hard: bool) -> None:
         """See `Site.end_trials`."""
         if self._trials and self._up.is_set():
-            with trio.move_on_after(_STOP_SECONDS):
-                try:
-                    await _result(self.handle.end_trials.remote(hard))
-                except Exception as error:  # noqa: BLE001  whatever Ray raises
-                    _log.warning("%s: its trials cannot be ended: %s", self.name, _words(error))
+            await self._call("end_trials", hard)
 
     async def stop(self) -> None:
         """Let the worker close its platform, with all that its participants have to do at the end."""
-        with suppress(Exception):  # it is gone
-            await _result(self.handle.stop.remote())
-
-
-def _words(error: BaseException) -> str:
-    """Return what happened in one line: Ray's errors have the tracebacks and pids of several processes."""
-    cause = getattr(error, "cause", None)
-    told = cause if isinstance(cause, BaseException) else error
-    first, *_ = str(told).strip().splitlines() or [""]
-    return f"{type(told).__name__}: {first}"
+        with suppress(UnavailableError):  # it is gone
+            await self._call("stop")

@@ -95,6 +95,7 @@ async def open_run(
         _require_numbers(Integral, 1, parallel=parallel)
     _require_name(name, resume=resume, named=trial_id is not None)
     given = _seeds(n, seeds)
+    known = [seed for seed in given if seed is not None]
     casting = Casting(
         environment=environment,
         arguments=arguments or {},
@@ -109,7 +110,7 @@ async def open_run(
         directory=directory,
         name=name,
         parallel=parallel or 0,
-        seeds=[seed for seed in given if seed is not None],
+        seeds=(min(known), max(known)) if known else (),
     )
     _require_numbers(Integral, 0, retries=retries, max_steps=max_steps)
     _require_numbers(Real, 0, tick_hz=tick_hz)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeAlias
 
 import trio
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.rl.runner._schedule import Job, Schedule
 from trio_cogment.rl.runner._stored import Unfinished
 from trio_cogment.rl.runner._watching import is_asynchronous
 from trio_cogment.rl.runner.callbacks import TrialCallback
 from trio_cogment.rl.runner.progress import Progress, ProgressFunction
 from trio_cogment.rl.runner.results import Results, TrialResult
-from trio_cogment.rl.runner.sites import Site, SiteDownError, Task, Verdict
+from trio_cogment.rl.runner.sites import Site, Task, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +27,10 @@ TrialName: TypeAlias = Callable[[int, int], str]
 GRACE_SECONDS = 10.0
 #: How often a trial may be given to a site that is lost before it is known to have begun. Then it counts as the cause.
 _MAX_DOUBTS = 3
+#: How long a site that has failed may take to answer; it is asked again.
+_PROBE_SECONDS = 10.0
+#: How long a site may take to be told that its trials are to end.
+_TELLING_SECONDS = 10.0
 #: How long leaving a run after a cancellation or an error may take, to end the trials that run.
 _FAREWELL_SECONDS = 5.0
 
@@ -155,9 +159,16 @@ class Run:
         return await self.wait()
 
     async def _end_trials(self, *, hard: bool) -> None:
+        async def end(site: Site) -> None:
+            with trio.move_on_after(_TELLING_SECONDS):
+                try:
+                    await site.end_trials(hard=hard)
+                except CogmentError as error:
+                    _log.warning("%s: its trials cannot be ended: %s", site.name, error)
+
         async with trio.open_nursery() as nursery:
             for site in self._sites:
-                nursery.start_soon(partial(site.end_trials, hard=hard))
+                nursery.start_soon(end, site, name=f"end of the trials of {site.name}")
 
     # The work
 
@@ -193,10 +204,16 @@ class Run:
             await self._end_trials(hard=True)
 
     async def _probe(self, number: int) -> None:
-        try:
-            await self._sites[number].probe()
-        except SiteDownError as error:
-            self._last_error = str(error)
+        site = self._sites[number]
+        why = f"no answer within {_PROBE_SECONDS:g} s"
+        with trio.move_on_after(_PROBE_SECONDS):
+            try:
+                await site.probe()
+                why = ""
+            except CogmentError as error:
+                why = str(error)
+        if why:
+            self._last_error = f"{site.name}: {why}"
             self._schedule.no_answer(number, trio.current_time())
         else:
             self._schedule.answered(number)

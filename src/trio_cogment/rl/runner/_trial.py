@@ -28,7 +28,7 @@ from trio_cogment.environments.trial_seeds import noted_seed
 from trio_cogment.rl.runner._score import Score
 from trio_cogment.rl.runner._watching import watched_actor
 from trio_cogment.rl.runner.results import TrialResult
-from trio_cogment.rl.runner.sites import Attempt, SiteDownError, Started, Task, Verdict
+from trio_cogment.rl.runner.sites import Attempt, Started, Task, Verdict
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.sdk import ActorImplementation, Controller, DatastoreClient, StoredSample
 
@@ -42,8 +42,6 @@ _ACCIDENTS = (
     *(EndCause.PARTICIPANT_LOST, EndCause.PARTICIPANT_MISSING, EndCause.NOT_STARTED),
     *(EndCause.SERVER_STOPPED, EndCause.INTERNAL),
 )
-#: How long an orchestrator may take to be told that a trial is to end at once.
-_FAREWELL_SECONDS = 5.0
 #: How long an actor may go on after a trial has ended in good order.
 _LEAVE_SECONDS = 10.0
 
@@ -96,24 +94,16 @@ class OrchestratorSite:
 
     async def probe(self) -> None:
         """See `Site.probe`. An orchestrator that answers may still be full: its next trial shows that."""
-        with trio.move_on_after(_FAREWELL_SECONDS) as scope:
-            try:
-                await self.controller.versions()
-            except RpcError as error:
-                if error.code in _UNREACHABLE:
-                    raise SiteDownError(f"orchestrator {self.name}: {error}") from error
-        if scope.cancelled_caught:
-            raise SiteDownError(f"orchestrator {self.name}: no answer within {_FAREWELL_SECONDS:g} s")
+        try:
+            await self.controller.versions()
+        except RpcError as error:
+            if error.code in _UNREACHABLE:
+                raise
 
     async def end_trials(self, *, hard: bool) -> None:
         """See `Site.end_trials`."""
-        if not self.running:
-            return
-        try:
-            with trio.move_on_after(_FAREWELL_SECONDS):
-                await self.controller.terminate_trial(sorted(self.running), hard=hard)
-        except CogmentError as error:
-            _log.warning("orchestrator %s: its trials cannot be ended: %s", self.name, error)
+        if self.running:
+            await self.controller.terminate_trial(sorted(self.running), hard=hard)
 
 
 def params_of(template: TrialParams, seed: int | None) -> TrialParams:
@@ -140,8 +130,7 @@ def check_seeds(template: TrialParams, seeds: Iterable[int]) -> None:
     Raises:
         InvalidArgumentError: see `params_of`.
     """
-    found = list(seeds)
-    for seed in {min(found), max(found)} if found else ():
+    for seed in seeds:
         params_of(template, seed)
 
 
@@ -159,7 +148,6 @@ def counted(result: TrialResult, score: Score, actors: Sequence[str]) -> TrialRe
 
 async def _attempt(site: OrchestratorSite, task: Task, actors: Sequence[str], started: Started) -> Attempt:
     trial_id, timeout_seconds = task.trial_id, task.timeout_seconds
-    result = TrialResult(task.index, trial_id, task.seed, site.name)
     try:
         params = params_of(site.params, task.seed)
         if task.goes_on is None:
@@ -168,22 +156,23 @@ async def _attempt(site: OrchestratorSite, task: Task, actors: Sequence[str], st
             reply = await site.controller.start_branch(*task.goes_on, params=params, trial_id=trial_id)
     except RpcError as error:
         verdict = Verdict.NOT_STARTED if error.code in _UNREACHABLE else Verdict.DONE
-        return Attempt(replace(result, error=f"orchestrator {site.name}: start_trial: {error}"), verdict)
+        return Attempt.failed(task, site.name, f"orchestrator {site.name}: start_trial: {error}", verdict)
     if reply != trial_id:
         text = f"orchestrator {site.name}: start_trial: the id {trial_id!r} is taken"
-        return Attempt(replace(result, error=text), Verdict.DONE)
+        return Attempt.failed(task, site.name, text, Verdict.DONE)
     await started()
     try:
         outcome, timed_out = await _attended(site, actors, trial_id, timeout_seconds)
     except (RpcError, NotFoundError, UnavailableError) as error:
         text = f"orchestrator {site.name}: the trial was lost: {error}"
-        return Attempt(replace(result, error=text), Verdict.SITE_LOST)
+        return Attempt.failed(task, site.name, text, Verdict.SITE_LOST)
     text = ""
     if timed_out:
         text = f"trial {trial_id}: expected its end within {timeout_seconds:g} s (timeout_seconds)"
     elif outcome.failed or not outcome.stored:
         text = str(TrialFailedError(outcome))
-    result = replace(result, cause=outcome.cause, ticks=outcome.ticks, error=text, outcome=outcome)
+    result = TrialResult(task.index, trial_id, task.seed, site.name, error=text)
+    result = replace(result, cause=outcome.cause, ticks=outcome.ticks, outcome=outcome)
     if outcome.cause is EndCause.SERVER_STOPPED:
         return Attempt(result, Verdict.SITE_LOST)
     return Attempt(result, Verdict.LOST if outcome.cause in _ACCIDENTS else Verdict.DONE)

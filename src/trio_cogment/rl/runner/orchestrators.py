@@ -17,6 +17,7 @@ from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentErr
 from trio_cogment.base.host import Host
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.platform import Platform, open_platform
+from trio_cogment.rl.datasets.sources import open_source
 from trio_cogment.rl.runner._trial import Join, OrchestratorSite, check_seeds
 from trio_cogment.rl.runner._watching import watched_environment
 from trio_cogment.rl.runner.sites import RUN_PROPERTY, Casting, OpenSites, Site, SiteGroup, Sitter
@@ -58,6 +59,11 @@ async def open_sites(
     """
     named = _named(on)
     groups = {name: place for name, place in named.items() if isinstance(place, SiteGroup)}
+    datastore = None
+    if groups and casting.store is not None:
+        _require_shared(casting.store)
+        if casting.name:  # it may have been there
+            datastore = await stack.enter_async_context(open_source(casting.store))
     opened = [
         await stack.enter_async_context(group.open(name if len(named) > 1 else "", casting, host))
         for name, group in groups.items()
@@ -71,7 +77,7 @@ async def open_sites(
                 f"on: expected trials of the same actors everywhere, got {', '.join(opened[0].actors)} and "
                 f"{', '.join(one.actors)}"
             )
-    datastore = next((one.datastore for one in opened if one.datastore is not None), None)
+    datastore = next((one.datastore for one in opened if one.datastore is not None), datastore)
     return OpenSites(opened[0].actors, [site for one in opened for site in one.sites], datastore)
 
 
@@ -116,6 +122,14 @@ async def _open_orchestrators(
 def is_endpoint(address: Any) -> bool:
     """Whether an address is that of a service, and not of a storage."""
     return isinstance(address, str) and address.startswith(("grpc:", "cogment:"))
+
+
+def _require_shared(store: Any) -> None:
+    if not isinstance(store, str) or store.partition(":")[0] in ("memory", "sqlite"):
+        raise InvalidArgumentError(
+            "store: expected one that many processes can write to, the endpoint of a datastore (grpc://host:port) or a "
+            f"storage such as postgresql://..., got {store!r}"
+        )
 
 
 async def _services(

@@ -14,11 +14,10 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
-from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.host import Host
 from trio_cogment.rl.runner.results import TrialResult
 from trio_cogment.sdk import ActorImplementation, DatastoreClient
@@ -49,7 +48,7 @@ class Casting:
         directory: the endpoint of the directory of the platform that is opened for the run.
         name: of the run, a property of its trials; empty: it has none.
         parallel: the maximum number of trials at the same time.
-        seeds: of the trials, as far as they have some.
+        seeds: the lowest and the highest of the trials' seeds; empty: they have none.
     """
 
     environment: Any = None
@@ -66,6 +65,11 @@ class Casting:
     name: str = ""
     parallel: int = 1
     seeds: Sequence[int] = ()
+
+    def beside(self, number: int) -> Casting:
+        """Return it for one of several processes: where trials have no seeds, equal seats would all draw the same."""
+        seats = {name: seat.beside(number) if isinstance(seat, Seat) else seat for name, seat in self.seats.items()}
+        return replace(self, seats=seats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +118,14 @@ class Attempt:
     result: TrialResult
     verdict: Verdict
 
+    @classmethod
+    def failed(cls, task: Task, site: str, why: str, verdict: Verdict) -> Attempt:
+        """Return one of which nothing is known but why it failed."""
+        return cls(TrialResult(task.index, task.trial_id, task.seed, site, error=why), verdict)
+
 
 #: Is called when a trial has been started, before its result is known.
 Started: TypeAlias = Callable[[], Awaitable[None]]
-
-
-class SiteDownError(CogmentError):
-    """A site does not answer, or cannot take trials now."""
 
 
 class Site(Protocol):
@@ -139,14 +144,18 @@ class Site(Protocol):
         """
 
     async def probe(self) -> None:
-        """Return when a site that has failed can take a trial again.
+        """Return when a site that has failed can take a trial again. It is cancelled if that takes long.
 
         Raises:
-            SiteDownError: it cannot, for now.
+            CogmentError: it cannot, for now.
         """
 
     async def end_trials(self, *, hard: bool) -> None:
-        """End the trials that run; a site that cannot be reached keeps them."""
+        """End the trials that run; a site that cannot be reached keeps them. It is cancelled if that takes long.
+
+        Raises:
+            CogmentError: they cannot be ended.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,10 @@ class OpenSites:
 
 
 class SiteGroup(ABC):
-    """Sites that are opened for a run and closed with it: what `on=` may be given beside orchestrators."""
+    """Sites that are opened for a run and closed with it: what `on=` may be given beside orchestrators.
+
+    They are in other processes. A store is checked before, and read by the process of the run.
+    """
 
     @abstractmethod
     def open(self, name: str, casting: Casting, host: Host) -> AbstractAsyncContextManager[OpenSites]:

@@ -29,6 +29,7 @@ from trio_cogment.rl.runner import TrialResult, run_trials_async
 from trio_cogment.rl.views.options import is_address
 from trio_cogment.rl.views.parameters import driven_agents
 from trio_cogment.sdk import ActorImplementation, ActorSession, EventType, Participants
+from trio_cogment.sdk.bridges.call import result_of
 from trio_cogment.sdk.bridges.thread import TrioThread
 from trio_cogment.seats.base import Seat, SeatContext, SeatError
 from trio_cogment.seats.local import NO_ACTION
@@ -184,15 +185,12 @@ class Trials:
 
 async def from_trio(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
     """Await a coroutine of asyncio from Trio; cancelling the one cancels the other."""
-    token, over = trio.lowlevel.current_trio_token(), trio.Event()
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-    future.add_done_callback(lambda _: token.run_sync_soon(over.set))
     try:
-        await over.wait()
+        return await result_of(future)
     except trio.Cancelled:
         future.cancel()
         raise
-    return future.result()
 
 
 class GameData(vf.TaskData):  # type: ignore[misc]  # it is not installed where types are checked

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, ClassVar, Generic, TypeVar
 
 import trio
@@ -10,6 +12,22 @@ import trio
 from trio_cogment.base.errors import FailedPreconditionError
 
 T = TypeVar("T")
+
+
+async def result_of(future: Future[T]) -> T:
+    """Wait in Trio for a future of another thread; return its result, or raise its exception.
+
+    After `Cancelled` it still runs.
+    """
+    token, done = trio.lowlevel.current_trio_token(), trio.Event()
+
+    def on_done(_future: Future[T]) -> None:
+        with suppress(trio.RunFinishedError):  # nobody waits any more
+            token.run_sync_soon(done.set)
+
+    future.add_done_callback(on_done)
+    await done.wait()
+    return future.result()
 
 
 def closed(noun: str) -> FailedPreconditionError:
