@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from tests.sdk.spec.projects import SPEC, project
+from tests.type_checker import type_checked
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.sdk.spec.generation import javascript_modules, python_modules, write_files
 from trio_cogment.sdk.spec.generation._names import Names, identifier, is_plain, pascal_case
@@ -145,17 +145,9 @@ def test_type_checkers_find_mistakes(written: Path, tmp_path: Path) -> None:
     for number, (right, wrong, _) in enumerate(MISTAKES):
         assert PROGRAM.count(right) == 1
         (tmp_path / f"mistake_{number}.py").write_text(PROGRAM.replace(right, wrong))
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "--no-error-summary", "."],
-        cwd=tmp_path,
-        env={**os.environ, "MYPYPATH": str(written)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    found = sorted(line for line in done.stdout.splitlines() if ": error: " in line)
-    assert len(found) == len(MISTAKES), done.stdout + done.stderr
+    said = type_checked(tmp_path, MYPYPATH=str(written))
+    found = sorted(line for line in said.splitlines() if ": error: " in line)
+    assert len(found) == len(MISTAKES), said
     for number, (line, (_, _, kind)) in enumerate(zip(found, MISTAKES, strict=True)):
         assert line.startswith(f"mistake_{number}.py:")
         assert line.endswith(kind)

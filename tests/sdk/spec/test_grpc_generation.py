@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.process import run_main
+from tests.type_checker import type_checked
 
 PROTO = """\
 syntax = "proto3";
@@ -150,26 +151,9 @@ def test_strict_type_checkers_find_mistakes_and_no_others(folder: Path) -> None:
     for number, (right, wrong, _) in enumerate(MISTAKES):
         assert PROGRAM.count(right) == 1, right
         (folder / f"mistake_{number}.py").write_text(PROGRAM.replace(right, wrong))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--cache-dir",
-            "cache",
-            "--no-error-summary",
-            "--explicit-package-bases",
-            ".",
-        ],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    found = sorted(line for line in done.stdout.splitlines() if ": error: " in line)
-    assert len(found) == len(MISTAKES), done.stdout + done.stderr
+    said = type_checked(folder)
+    found = sorted(line for line in said.splitlines() if ": error: " in line)
+    assert len(found) == len(MISTAKES), said
     for number, (line, (_, _, kind)) in enumerate(zip(found, MISTAKES, strict=True)):
         assert line.startswith(f"mistake_{number}.py:")
         assert line.endswith(kind)

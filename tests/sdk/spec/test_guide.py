@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.process import run_main
+from tests.type_checker import type_checked
 from trio_cogment import load_spec
 from trio_cogment.base.errors import InvalidArgumentError
 
@@ -48,8 +49,7 @@ def test_the_generated_modules(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     named = re.findall(r"^\| (`\w+\.(?:py|js)`.*?) \|", GUIDE, re.MULTILINE)
     for name in re.findall(r"`([\w/]+\.\w+)`", " ".join(named)):
         assert (folder / name).exists() or (folder / "web" / "src" / name).exists(), name
-    checked = output_of(folder, "-m", "mypy", "--strict", "--explicit-package-bases", ".", "--cache-dir=cache")
-    assert re.fullmatch(r"Success: no issues found in \d+ source files\n", checked)
+    assert re.fullmatch(r"Success: no issues found in \d+ source files\n", type_checked(folder))
 
 
 def test_the_error_messages(folder: Path) -> None:
