@@ -185,9 +185,13 @@ FUZZED_MODULES = [
 ]
 
 
-#: Under faults, simulated: `nox -s soak` runs 300 seeds of these, `nox -s tests` twenty.
+#: Under faults, simulated: `nox -s soak` runs 300 seeds of these, `nox -s tests` three to eight, or more where they are
+#: short.
 SIMULATED = [
     "tests/gateways/dm_env_rpc/test_simulated.py",
+    "tests/play/test_simulated.py",
+    "tests/sim/test_memory_pool.py",
+    "tests/sim/test_quotas.py",
     "tests/trainer/test_simulated.py",
     "tests/test_resuming_simulated.py",
 ]

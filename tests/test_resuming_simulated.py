@@ -247,7 +247,7 @@ class Run:
                 self.world.sometimes("a trial goes on")
 
 
-@pytest.mark.sim(seeds=20)
+@pytest.mark.sim(seeds=8)
 def test_every_tick_is_there_once_whatever_dies(sim: Sim) -> None:
     """Nothing is written by an attempt that was replaced, and every trial comes to the end that it would have had."""
 

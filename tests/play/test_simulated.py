@@ -146,11 +146,13 @@ async def lobbies(world: World) -> None:
         assert environment.began >= len({link.split("/")[0] for link in links})
 
 
-@pytest.mark.sim(seeds=300)
+@pytest.mark.sim(seeds=30)
 def test_seats(sim: Any) -> None:
+    """`nox -s soak` runs 300 seeds."""
     sim(seats)
 
 
-@pytest.mark.sim(seeds=100)
+@pytest.mark.sim(seeds=15)
 def test_lobbies(sim: Any) -> None:
+    """`nox -s soak` runs 300 seeds."""
     sim(lobbies)

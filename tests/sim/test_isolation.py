@@ -23,7 +23,8 @@ from trio_cogment.trial._machine import _HANDLERS
 VICTIM = "trial-0"
 OTHERS = ("trial-1", "trial-2", "trial-3")
 
-seeds = pytest.mark.parametrize("seed", [28, 33, 34])  # the victim's participants are on hosts of their own in them
+SEEDS = (28, 33, 34)  # the victim's participants are on hosts of their own in them
+seeds = pytest.mark.parametrize("seed", SEEDS)
 
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -75,32 +76,38 @@ def check_others(stormy: History, seed: int, victim: str = VICTIM, *, happened: 
         assert len(calls(stormy, trial_id)) > 10
 
 
+#: Of each seed every third: `nox -s soak` plays every one with every seed.
+FAULTS_OF_ONE = [
+    mischief("trial-0/ann", "crash"),
+    mischief("trial-0/ann", "deaf"),
+    mischief("trial-0/ann", "flood", count=100),
+    mischief("trial-0/env", "vanish"),
+    mischief("trial-0/env", "silent"),
+    mischief("trial-0/env", "wrong tick"),
+    mischief("trial-0/ann", "duplicate", count=50),
+    mischief("trial-0/datalog", "deaf"),
+    mischief("trial-3/hook", "crash", FROM_START),
+    mischief("trial-3/hook", "deaf", FROM_START),
+    mischief("trial-3/hook", "wrong tick", FROM_START),
+    Fault("crash", at=4.0, target="env-0", details={"power": False}),
+    Fault("crash", at=4.0, target="client-0", details={"power": True}),
+    Fault("reset", at=4.0, target="client-0"),
+    Fault("reset", at=4.0, target="actors-0"),
+    Fault("dark", at=4.0, target="actors-0"),
+    Fault("partition", at=4.0, target="env-0", details={"seconds": 10.0}),
+    Fault("drain", at=4.0, target="actors-0", details={"grace": 0.1}),
+    Fault("terminate", at=4.0, target="trial-0", details={"hard": True}),
+]
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("seed", "fault"),
     [
-        mischief("trial-0/ann", "crash"),
-        mischief("trial-0/ann", "deaf"),
-        mischief("trial-0/ann", "flood", count=100),
-        mischief("trial-0/env", "vanish"),
-        mischief("trial-0/env", "silent"),
-        mischief("trial-0/env", "wrong tick"),
-        mischief("trial-0/ann", "duplicate", count=50),
-        mischief("trial-0/datalog", "deaf"),
-        mischief("trial-3/hook", "crash", FROM_START),
-        mischief("trial-3/hook", "deaf", FROM_START),
-        mischief("trial-3/hook", "wrong tick", FROM_START),
-        Fault("crash", at=4.0, target="env-0", details={"power": False}),
-        Fault("crash", at=4.0, target="client-0", details={"power": True}),
-        Fault("reset", at=4.0, target="client-0"),
-        Fault("reset", at=4.0, target="actors-0"),
-        Fault("dark", at=4.0, target="actors-0"),
-        Fault("partition", at=4.0, target="env-0", details={"seconds": 10.0}),
-        Fault("drain", at=4.0, target="actors-0", details={"grace": 0.1}),
-        Fault("terminate", at=4.0, target="trial-0", details={"hard": True}),
+        pytest.param(seed, fault, id=f"{seed}-{fault}", marks=() if place % len(SEEDS) == number else pytest.mark.soak)
+        for number, seed in enumerate(SEEDS)
+        for place, fault in enumerate(FAULTS_OF_ONE)
     ],
-    ids=str,
 )
-@seeds
 def test_what_happens_to_one_trial_is_not_seen_by_the_others(seed: int, fault: Fault) -> None:
     outcome = simulate(seed, scenario, plan=FaultPlan((fault,)))
     # What is ignored changes nothing for the victim either, but it is counted.

@@ -280,7 +280,7 @@ async def races(world: World) -> None:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.sim(seeds=8)
+@pytest.mark.sim(seeds=4)
 def test_quotas_hold_under_races(sim: Sim) -> None:
     reached = set(sim(races).counters)
     assert "left" in reached or "all trials" in reached

@@ -20,7 +20,7 @@ async def judged(world: World) -> None:
     check_history(world.history)
 
 
-@pytest.mark.sim(seeds=20)
+@pytest.mark.sim(seeds=8)
 def test_browsers_that_vanish_hang_and_send_rubbish(sim: Any) -> None:
     sim(judged)
 

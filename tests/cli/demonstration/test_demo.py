@@ -19,7 +19,8 @@ from trio_cogment.cli.demonstration._game import COLOURS, SILENCE, SYMBOLS, Game
 from trio_cogment.cli.demonstration.run import DEFAULT_TICKS, learners
 from trio_cogment.cli.demonstration.show import Progress, as_json, chart, page
 
-SEEDS = range(200)
+#: `nox -s soak` plays 200.
+SEEDS = range(40)
 #: By so much the last tenth's mean reward exceeds the first's if, and only if, the actors learn.
 MARGIN = 0.4
 TENTH = DEFAULT_TICKS // 10
@@ -47,17 +48,15 @@ def improvement(rewards: list[float]) -> float:
     return (sum(rewards[-TENTH:]) - sum(rewards[:TENTH])) / TENTH
 
 
-def test_it_learns_with_every_seed() -> None:
-    worst = min(improvement(play(seed)) for seed in SEEDS)
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(range(200), marks=pytest.mark.soak)], ids=["some", "many"])
+def test_it_learns_with_every_seed(seeds: range) -> None:
+    worst = min(improvement(play(seed)) for seed in seeds)
     assert worst > MARGIN
+    best = max(improvement(play(seed, learning=False)) for seed in seeds)
+    assert best < MARGIN / 2, "and not without learning"
 
 
-def test_it_does_not_without_learning() -> None:
-    best = max(improvement(play(seed, learning=False)) for seed in SEEDS)
-    assert best < MARGIN / 2
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 async def test_the_platform_plays_the_same_game(seed: int) -> None:
     with trio.fail_after(60):
         result = await run_demo(seed=seed)
@@ -74,19 +73,18 @@ async def test_over_sockets_it_is_the_same_to_the_last_reward() -> None:
     assert here.rewards != other.rewards
 
 
-@pytest.mark.parametrize("seed", range(5))
-async def test_without_learning_the_platform_shows_none(seed: int) -> None:
+async def test_without_learning_the_platform_shows_none() -> None:
     with trio.fail_after(60):
-        result = await run_demo(seed=seed, learning=False)
+        result = await run_demo(seed=1, learning=False)
     assert result.last - result.first < MARGIN / 2
 
 
 @pytest.mark.parametrize("grpc", [False, True])
 def test_the_command(grpc: bool) -> None:
     options = ["--grpc"] if grpc else []
-    started = time.monotonic()
+    started = time.process_time()
     output = run_main("demo", "--seed", "3", *options, variables={"COLUMNS": "80"})
-    assert time.monotonic() - started < 20  # 10 s are promised for a machine that does nothing else
+    assert time.process_time() - started < 10  # so many seconds are promised for a machine that does nothing else
     assert (output.code, output.err) == (0, "")
     assert "\x1b" not in output.out
     assert "The trial is not stored." in output.out

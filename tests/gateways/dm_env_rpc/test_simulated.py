@@ -72,7 +72,7 @@ async def judged(world: World) -> None:
     check_history(world.history)
 
 
-@pytest.mark.sim(seeds=20)
+@pytest.mark.sim(seeds=8)
 def test_clients_that_vanish(sim: Any) -> None:
     """`nox -s soak` runs 300 seeds."""
     sim(judged)

@@ -70,7 +70,7 @@ async def judged(world: World) -> None:
     check_history(world.history)
 
 
-@pytest.mark.sim(seeds=20)
+@pytest.mark.sim(seeds=8)
 def test_old_participants_that_vanish_hang_and_repeat(sim: Any) -> None:
     sim(judged)
 
