@@ -572,6 +572,29 @@ class _Pages(DatastoreClient):
         return RetrieveTrialsReply(trial_infos=infos, next_trial_handle=str(last))
 
 
+class _Refusing:
+    """Refuses pages with a code, and notes how many trials were asked for."""
+
+    def __init__(self, code: StatusCode) -> None:
+        self._code = code
+        self.asked: list[int] = []
+
+    async def unary(self, _method: Any, request: RetrieveTrialsRequest) -> RetrieveTrialsReply:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(request.trials_count)
+        raise RpcError(self._code, "no")
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"), [(StatusCode.RESOURCE_EXHAUSTED, [9, 4, 2, 1]), (StatusCode.PERMISSION_DENIED, [9])]
+)
+async def test_only_a_page_that_is_too_large_is_asked_for_again(code: StatusCode, asked: list[int]) -> None:
+    opener: Any = _Refusing(code)
+    with pytest.raises(RpcError) as caught:
+        await DatastoreClient(opener).page_of_trials(RetrieveTrialsRequest(trials_count=9))
+    assert (caught.value.code, opener.asked) == (code, asked)
+
+
 @pytest.mark.parametrize(
     ("count", "wanted", "pages"),
     [

@@ -10,6 +10,14 @@ import pytest
 from trio_cogment.sdk.session_views import ActorSessionView, EnvironmentSessionView
 
 
+def test_a_checkpoint_is_the_sessions() -> None:
+    kept: list[bytes] = []
+    view: Any = EnvironmentSessionView.__new__(EnvironmentSessionView)
+    view._target = SimpleNamespace(checkpoint=kept.append)
+    view.checkpoint(b"state")
+    assert kept == [b"state"]
+
+
 @pytest.mark.parametrize("kind", [ActorSessionView, EnvironmentSessionView])
 def test_a_view_has_what_its_session_has(kind: Any) -> None:
     names = [name for one in kind.__mro__ for name, value in vars(one).items() if isinstance(value, property)]

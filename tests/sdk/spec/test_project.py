@@ -258,6 +258,25 @@ def test_broken_file(folder: Path, text: str, expected: str, tmp_path: Path) -> 
     assert expected in broken(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("import trial environment actor_classes commands components trial_params datalog dm_env_rpc legacy", "KEY: x"),
+        ("proto python javascript", "import: {KEY: x}"),
+        ("config_type pre_hooks", "trial: {KEY: x}"),
+        ("config_type", "environment: {KEY: x}"),
+        ("name action observation config_type", "actor_classes: [{KEY: x}]"),
+        ("space", "actor_classes: [{name: a, observation: {space: A}, action: {KEY: x}}]"),
+        ("space delta delta_apply_fn", "actor_classes: [{name: a, observation: {KEY: x}}]"),
+    ],
+)
+def test_a_key_that_is_nearly_one_is_a_mistake(folder: Path, keys: str, text: str, tmp_path: Path) -> None:
+    project(tmp_path)
+    for key in keys.split():
+        wrong = f"{key}z" if len(key) < 7 else key[:-1]
+        assert f"unknown key {wrong!r}; did you mean {key!r}?" in broken(tmp_path, text.replace("KEY", wrong))
+
+
 def test_file_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "cogment.yaml"
     path.write_bytes(b"import: \xff")
