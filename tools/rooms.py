@@ -33,7 +33,7 @@ LEAVES = (
 NARROWED = {
     "base.lazy_names": {"base.errors"},
     "base.host": {"base.lazy_names"},
-    "base.config": {"base.lazy_names", "base.records"},
+    "base.config": {"api", "base.lazy_names", "base.records"},
     "base.services": {"base.records"},
     "base.endpoints": {"base.records", "base.errors", "base.services"},
     "base.about": {"api"},
