@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import trio
 from trio.testing import MockClock
 
 from tests.play.pages import Socket, page
+from tests.ports import free_port
 from tests.seats.games import Duel, playing, start
 from trio_cogment import rl
-from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.platform import Platform
 from trio_cogment.play.human_pages import _absent, _Door, _game, page_doors
 from trio_cogment.play.server import open_play
@@ -122,6 +124,8 @@ async def test_the_link_is_told() -> None:
         {"absent": rl.random()},  # nobody is away from no page
         {"absent": rl.human(), "page": print, "port": 0},
         {"absent": rl.random(), "page": print, "port": 0, "optional": True, "default": 1},
+        {"secret_file": "secret", "port": 8080},  # of no page
+        {"secret_file": "secret", "port": 0, "page": print},  # the link is another one each time
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
@@ -145,3 +149,43 @@ def test_how_a_seat_is_held() -> None:
     assert optional.seat.outcome is Outcome.LOSS
     absent = _game("seat-4", rl.human(**options, default=1, absent=rl.random()))
     assert (absent.seat.outcome, absent.bot) == (Outcome.BOT, "absent")
+
+
+async def test_the_link_outlives_the_process_with_a_secret(tmp_path: Path) -> None:
+    """Each time other tokens, which the next process knows; nobody else can read the file that is made."""
+    port, path, links = free_port(), tmp_path / "secret", list[str]()
+    for _ in range(2):
+        human = rl.human(port=port, page=links.append, secret_file=path)
+        async with (
+            playing(Duel(), {"player_0": rl.random(1), "player_1": human}) as platform,
+            page_doors(platform, [human]) as doors,
+        ):
+            assert doors is not None
+            doors.tell("http://here")
+            for link in links:
+                token = link.split("/")[3].removeprefix("~")
+                assert doors._access.identify(token, local=True).grant.trials == ("=lobby:seat-1",)
+    assert len(set(links)) == 2
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "error"),
+    [
+        ("00" * 32, 0o644, "others than its owner can read it; chmod 600"),
+        ("none", 0o600, "line 1: expected a key as hexadecimal digits"),
+    ],
+)
+async def test_a_secret_that_is_none(content: str, mode: int, error: str, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text(content)
+    path.chmod(mode)
+    human = rl.human(port=8080, page=print, secret_file=path)
+    async with playing(Duel(), {"player_0": rl.random(1), "player_1": human}) as platform:
+        with pytest.raises((FailedPreconditionError, InvalidArgumentError), match=error):
+            async with page_doors(platform, [human]):
+                pass
+        other = rl.human(port=8080, page=print)
+        with pytest.raises(InvalidArgumentError, match="expected one for the seats on port 8080"):
+            async with page_doors(platform, [human, other]):
+                pass

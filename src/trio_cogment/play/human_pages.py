@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ import trio
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams, TrialState
 from trio_cogment.base.endpoints import CLIENT
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.environments.spec import PLAYER, RL_SPEC
 from trio_cogment.platform import Platform
 from trio_cogment.seats.base import SeatContext
@@ -19,6 +22,7 @@ from trio_cogment.seats.remote import HumanSeat
 from trio_cogment.spaces import encode_action
 
 if TYPE_CHECKING:
+    from trio_cogment.access import Keys
     from trio_cogment.play.bots import BotFor
     from trio_cogment.play.games import Game
     from trio_cogment.play.lobby import Place
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from trio_cogment.web import PageAccess, WebSide
 
 _LINK_SECONDS = 7 * 86400.0
+_KEY_BYTES = 32
 #: The name of who plays for a person that is away.
 _ABSENT = "absent"
 #: How many trials whose seats were taken are remembered.
@@ -120,6 +125,10 @@ async def page_doors(platform: Platform, seats: Sequence[HumanSeat]) -> AsyncIte
     Args:
         platform: has the trials.
         seats: that share a port.
+
+    Raises:
+        InvalidArgumentError: their secrets are not the same file, or it has no keys.
+        FailedPreconditionError: it cannot be read or made, or others than its owner can read it.
     """
     with_page = [seat for seat in seats if seat.page is not None]
     if not with_page:
@@ -128,13 +137,39 @@ async def page_doors(platform: Platform, seats: Sequence[HumanSeat]) -> AsyncIte
     from trio_cogment.play.server import open_play
     from trio_cogment.web import PageAccess
 
+    files = sorted({seat.secret_file for seat in with_page})
+    if len(files) > 1:
+        got = ", ".join(map(repr, files))
+        raise InvalidArgumentError(f"secret_file: expected one for the seats on port {with_page[0].port}; got {got}")
+    host = platform.participants.host
+    keys = await host.runner(1)(_keys, files[0], host.secret_bytes(_KEY_BYTES)) if files[0] else None
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(open_play(platform))
         named = {f"seat-{number}": seat for number, seat in enumerate(with_page, 1)}
         for name, seat in named.items():
             bot = await stack.enter_async_context(_absent(platform, seat))
             await server.open_lobby(_game(name, seat), _Door(platform, server, seat, bot).start)
-        yield Doors(server, PageAccess(), named)
+        yield Doors(server, PageAccess(keys=keys), named)
+
+
+def _keys(path: str, new: bytes) -> Keys:
+    """Return the keys of a secret file, which is made with a new one if it is not there; it blocks."""
+    from trio_cogment.access import Keys
+    from trio_cogment.base.host.beside import create_durably
+
+    try:
+        with suppress(FileExistsError):
+            create_durably(path, f"{new.hex()}\n".encode())
+        with open(path, encoding="utf-8") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise FailedPreconditionError(
+                    f"secret_file: {path}: others than its owner can read it; chmod 600 {path}"
+                )
+            return Keys.parse(file.read())
+    except (OSError, UnicodeError) as error:
+        raise FailedPreconditionError(f"secret_file: {path}: {error}") from error
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"secret_file: {path}: {error}") from error
 
 
 @asynccontextmanager

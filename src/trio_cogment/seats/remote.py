@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,7 @@ class HumanSeat(Seat):
         page: is told the link of the page on which the person plays; None: there is no page.
         grace_seconds: for how long the seat is kept for a page that has gone.
         absent: plays after that, until the person comes back; None: nobody does.
+        secret_file: with the keys by which the link of the page is known again; empty: those of this process.
         agents: whose seat it is, as far as trials were started.
     """
 
@@ -101,13 +103,14 @@ class HumanSeat(Seat):
         page: Callable[[str], object] | None,
         grace_seconds: float,
         absent: Seat | None,
+        secret_file: str | os.PathLike[str],
         **options: Any,
     ) -> None:
         """Keep where clients come from.
 
         Raises:
             InvalidArgumentError: the port is none, or a page has none; or the grace is not positive; or who is to play
-                for a person cannot.
+                for a person cannot; or there is a secret, and no page or no fixed port.
         """
         super().__init__(**options)
         if absent is not None and (page is None or absent.chooses or isinstance(absent, RemoteSeat | HumanSeat)):
@@ -119,6 +122,11 @@ class HumanSeat(Seat):
             raise InvalidArgumentError("absent: expected None where the seat is optional: then the default is taken")
         if page is not None and port is None:
             raise InvalidArgumentError("port: expected one, or 0 for any, where a page is to be served; got None")
+        if secret_file and (page is None or not port):
+            raise InvalidArgumentError(
+                "secret_file: expected it where there is a page, and a port that is the same each time; got "
+                f"{'no page' if page is None else f'port={port}'}"
+            )
         if not grace_seconds > 0:
             raise InvalidArgumentError(f"grace_seconds: expected seconds, more than 0; got {grace_seconds!r}")
         if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _MAX_PORT):
@@ -132,6 +140,7 @@ class HumanSeat(Seat):
         self.watches = page is not None
         self.grace_seconds = grace_seconds
         self.absent = absent
+        self.secret_file = os.fspath(secret_file)
         self.agents: set[str] = set()
 
     @override
@@ -178,6 +187,7 @@ def human(
     page: Callable[[str], object] | None = None,
     grace_seconds: float = 30.0,
     absent: Seat | None = None,
+    secret_file: str | os.PathLike[str] = "",
     optional: bool = False,
     default: Any = None,
     response_timeout_seconds: float = 0.0,
@@ -207,6 +217,9 @@ def human(
         grace_seconds: for how long the seat is kept when the page has gone. After that `absent` plays, or the default
             action is taken, if there is one; otherwise the client counts as lost.
         absent: who plays then, until the person comes back: `random()` or `policy(...)`.
+        secret_file: with it, and a fixed port, the link counts in the next process, too: whose program was killed, and
+            goes on (`run_trials(..., resume=True)`), is back by the same page. The file is made if it is not there; who
+            can read it can make links. Seats on one port have the same.
         optional: the trial begins without a client, or goes on without one that is lost.
         default: the action that is taken then.
         response_timeout_seconds: how long an answer may take before the client counts as lost; 0: no limit.
@@ -214,7 +227,8 @@ def human(
 
     Raises:
         InvalidArgumentError: the port is none, or a page has none, a timeout is negative, or the seat is optional and
-            has no default action; or `absent` is not a seat of this process, or there is no page.
+            has no default action; or `absent` is not a seat of this process, or there is no page; or there is a
+            `secret_file` without a page or a fixed port.
     """
     return HumanSeat(
         name,
@@ -223,6 +237,7 @@ def human(
         page,
         grace_seconds,
         absent,
+        secret_file,
         optional=optional,
         default=default,
         response_timeout_seconds=response_timeout_seconds,

@@ -50,14 +50,20 @@ class PageAccess:
         control: judges the tokens of the platform, and signs new ones if it has keys; None: there are none.
         host: the clock, and secrets.
         session_seconds: how long the token counts that the printed address gives.
+        keys: sign links where there is no `control`, so that they outlast the process; None: drawn ones.
     """
 
     def __init__(
-        self, control: AccessControl | None = None, *, host: Host | None = None, session_seconds: float = 7 * 86400.0
+        self,
+        control: AccessControl | None = None,
+        *,
+        host: Host | None = None,
+        session_seconds: float = 7 * 86400.0,
+        keys: Keys | None = None,
     ) -> None:
         host = host or Host()
         self._control = control
-        secret = Rules(keys=Keys((host.secret_bytes(KEY_BYTES),)))
+        secret = Rules(keys=keys or Keys((host.secret_bytes(KEY_BYTES),)))
         make = partial(AccessControl, wall_clock=host.wall_clock, new_id=host.new_id)
         self._own = make(secret, platform=control or make(Rules()))
         self._secret_bytes = host.secret_bytes

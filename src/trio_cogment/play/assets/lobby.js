@@ -1,6 +1,6 @@
 // @ts-check
 /** The lobby: who waits, for how long, and the way out. */
-import { useEffect } from "../../assets/vendor/preact-hooks.js";
+import { useEffect, useRef } from "../../assets/vendor/preact-hooks.js";
 import { html } from "./html.js";
 import { Countdown } from "./countdown.js";
 
@@ -44,7 +44,11 @@ function Presence({ state }) {
  * @param {{welcome: any, state: any, say: (message: object) => void, again: () => void}} props
  */
 export function Lobby({ welcome, state, say, again }) {
-  const next = welcome.again && state.state === "played";
+  // Who was ready at a server that has been started again need not say so once more.
+  const wasReady = useRef(location.hash === "#back");
+  if (["ready", "seated", "played"].includes(state.state)) wasReady.current = true;
+  if (state.state === "left") wasReady.current = false;
+  const next = welcome.again && (state.state === "played" || (state.state === "reading" && wasReady.current));
   useEffect(() => {
     if (next) say({ type: "ready" });
   }, [next]);

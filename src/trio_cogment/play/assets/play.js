@@ -13,6 +13,9 @@ import { Wire } from "./wire.js";
 const BEFORE = location.pathname.replace(/(\/~[^/]*)?\/play\/$/, "");
 const TICKET = `trio-cogment ticket ${location.pathname}`;
 
+/** Ends the address of a lobby to which somebody comes back whose seat is not there any more. */
+const BACK = "#back";
+
 /** @typedef {import("./seen.js").Seen} Seen */
 
 /** @param {Seen["state"]} state */
@@ -82,8 +85,16 @@ function App() {
       location.reload();
     }
   };
+  // The program that had the seat may have been started again: then its trial goes on by another one, to which this leads.
+  const lobby = sessionStorage.getItem("trio-cogment lobby");
+  const goesBack = seen.connection === "refused" && seen.welcome?.again && seen.place === "seat" && !seen.dismissed && lobby;
+  useEffect(() => {
+    if (goesBack) location.replace(lobby + BACK);
+  }, [goesBack]);
   let content;
-  if (seen.connection === "refused") {
+  if (goesBack) {
+    content = html`<main class="narrow" id="content"><p role="status">The game will be back in a moment.</p></main>`;
+  } else if (seen.connection === "refused") {
     const text = "This link does not count, or not any more. Please ask for another one.";
     content = html`<main class="narrow" id="content"><div class="card note bad" role="alert">
       <h2>Not possible</h2><p>${text}</p><p class="faint">${seen.reason}</p></div></main>`;

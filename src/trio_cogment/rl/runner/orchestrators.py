@@ -35,6 +35,7 @@ from trio_cogment.sdk import (
 from trio_cogment.sdk import trial_params as make_params
 from trio_cogment.sdk.implementations import check_implementation
 from trio_cogment.seats.base import Seat, SeatContext
+from trio_cogment.seats.remote import HumanSeat
 from trio_cogment.spaces import encode_value
 
 #: A platform, clients of `connect`, controllers, or endpoints such as `grpc://host:9000`.
@@ -91,7 +92,13 @@ async def _open_orchestrators(
         platform = open_platform(
             participants, store=None if is_endpoint(store) else store, directory=casting.directory, host=host
         )
-        named = {"local": await stack.enter_async_context(platform)}
+        opened = await stack.enter_async_context(platform)
+        named = {"local": opened}
+        people = [seat for seat in casting.seats.values() if isinstance(seat, HumanSeat) and seat.port is not None]
+        if people:
+            from trio_cogment.play.clients import serve_clients
+
+            await stack.enter_async_context(serve_clients(opened, people))
     elif casting.directory is not None:
         raise InvalidArgumentError(
             "directory: expected None for trials at orchestrators that are there: each asks the directory that it was "
