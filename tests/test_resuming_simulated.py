@@ -6,22 +6,26 @@ it at the end of each run.
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import pytest
 import trio
 
-from trio_cogment import Participants, Platform
+from trio_cogment import Participants, Platform, open_platform
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.rpc import serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
-from trio_cogment.servers.datastore import TrialEnd
+from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd, datastore_services
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.storage import RELEASED, SampleWrite, TrialWrite, Write
 from trio_cogment.testing import Outcome, World
@@ -234,10 +238,16 @@ class Run:
                 while not await self.is_over():
                     await watch.changed()
 
+    async def was_given_up(self, _trial: StoredTrial) -> bool:
+        """Return whether a trial was ended because nobody was there to go on with it; in one process somebody is."""
+        return False
+
     async def check(self) -> None:
         assert not self.wrong
         for trial_id in TRIAL_IDS:
             trial = await get(self.store, trial_id)
+            if await self.was_given_up(trial):
+                continue
             rows = [StoredTrialSample.FromString(row.data) for row in await read(self.store, trial_id)]
             assert [row.tick_id for row in rows] == list(range(LAST_TICK + 1))
             assert [row.payloads[row.actor_samples[0].observation] for row in rows] == TOTALS
@@ -253,5 +263,107 @@ def test_every_tick_is_there_once_whatever_dies(sim: Sim) -> None:
 
     async def run(world: World) -> None:
         await Run(world).main()
+
+    sim(run)
+
+
+#: Of virtual time; by then everybody has lasted for some minutes.
+_LONGEST_SECONDS = 1000.0
+
+
+class RunElsewhere(Run):
+    """One run of two orchestrators over a network, and a datastore in a process of its own, each of which dies."""
+
+    async def was_given_up(self, trial: StoredTrial) -> bool:
+        """Do as `Run`: when its time was over, no orchestrator was connected. What was acknowledged is there."""
+        if trial.end is not TrialEnd.ABNORMAL:
+            return False
+        self.world.sometimes("nobody was there to go on with a trial")
+        rows = [StoredTrialSample.FromString(row.data) for row in await read(self.store, trial.trial_id)]
+        assert [row.tick_id for row in rows] == list(range(len(rows)))
+        assert len(rows) > self.account.acknowledged[trial.trial_id]
+        return True
+
+    async def main(self) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.datastores)
+            for name in ("one", "two"):
+                nursery.start_soon(self.orchestrators, name)
+            with trio.move_on_after(_LONGEST_SECONDS):
+                async with self.store.watch() as watch:
+                    while not await self.is_over():
+                        await watch.changed()
+            nursery.cancel_scope.cancel()
+        await self.check()
+
+    async def datastores(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve the database by one process after the other."""
+        machine = self.world.network.host("store")
+        for number in itertools.count():
+            process = Process(self.store, self.account, self.rng)
+            with machine.running():
+                async with Datastore(process, config=CONFIG.datastore) as datastore, trio.open_nursery() as nursery:
+                    listening = [machine.listen(9003)]
+                    await nursery.start(serve, datastore_services(datastore), listening)
+                    if not number:
+                        task_status.started()
+                    await trio.sleep(self.rng.uniform(1.0, 15.0) if number < 3 else math.inf)
+                    self.world.sometimes("the datastore dies")
+                    process.is_dead = True
+                    machine.crash()
+            await trio.sleep(self.rng.uniform(0.0, 20.0))
+            machine.restart()
+
+    async def orchestrators(self, name: str) -> None:
+        """Be orchestrators of one endpoint, one process after the other."""
+        machine = self.world.network.host(name)
+        for number in itertools.count():
+            how = self.rng.choice(["killed", "killed", "stopped", "parted"]) if number < 4 else "lasts"
+            self.world.history.record(name, how)
+            process = Process(self.store, self.account, self.rng)
+            with machine.running():
+                await self.orchestrate(name, process, how)
+            machine.restart()
+            await trio.sleep(self.rng.uniform(0.0, 8.0))
+
+    async def orchestrate(self, name: str, process: Process, how: str) -> None:
+        """Be an orchestrator until it dies."""
+        participants = Participants()
+        participants.register_environment(partial(self.environment, process), "sum")
+        participants.register_actor(self.actor, "adds")
+        config = replace(CONFIG, orchestrator=replace(CONFIG.orchestrator, datastore="grpc://store:9003"))
+        network = self.world.network
+        async with open_platform(participants, host=self.world.host(name), config=config) as platform:
+            platform.reached_at(f"grpc://{name}:9000")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.keep_starting, platform)
+                await trio.sleep(math.inf if how == "lasts" else self.rng.uniform(0.5, 12.0))
+                nursery.cancel_scope.cancel()
+            self.world.sometimes(f"an orchestrator: {how}")
+            if how == "parted":
+                # It cannot know that others have its trials, until it reaches the datastore again.
+                self.frozen.append(process)
+                network.partition([name], ["store"])
+                await trio.sleep(self.rng.uniform(5.0, 90.0))
+                network.heal([name], ["store"])
+                await trio.sleep(self.rng.uniform(0.0, 30.0))
+            if how == "stopped":
+                await platform.stop()
+            else:
+                process.is_dead = True
+                network.host(name).crash()
+
+    async def keep_starting(self, platform: Platform) -> None:
+        while True:
+            await self.start_missing(platform)
+            await trio.sleep(1.0)
+
+
+@pytest.mark.sim(seeds=10)
+def test_the_same_of_orchestrators_whose_datastore_is_another_process(sim: Sim) -> None:
+    """Two orchestrators and the datastore die and come back in any order, and are parted from each other."""
+
+    async def run(world: World) -> None:
+        await RunElsewhere(world).main()
 
     sim(run)

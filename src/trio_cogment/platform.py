@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -15,14 +16,14 @@ from typing_extensions import TypeIs
 from trio_cogment._old_places import warn_of_old_name
 from trio_cogment.access import AccessControl
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.base.config import PlatformConfig, RpcConfig
-from trio_cogment.base.endpoints import DISCOVER, GrpcEndpoint
-from trio_cogment.base.errors import FailedPreconditionError
+from trio_cogment.base.config import OrchestratorConfig, PlatformConfig, RpcConfig
+from trio_cogment.base.endpoints import DISCOVER, GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, StatusCode, status_of
 from trio_cogment.base.host import Host
 from trio_cogment.base.host.running import require_trio
 from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.services import ServiceKind
-from trio_cogment.resuming import Resuming
+from trio_cogment.resuming import DatastoreElsewhere, Resuming
 from trio_cogment.rpc import CallOpener, OwnNursery, open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+_log = logging.getLogger(__name__)
 
 
 class _Local:
@@ -268,7 +272,8 @@ async def open_platform(
             the participants. It is the storage of a datastore, which serves them, too, or its address (`memory:`,
             `sqlite:PATH`, `postgresql://...`); then `cogment://discover` is also the data log of trials whose
             parameters have no `datalog`, and one with an empty endpoint says that a trial is not stored. Or it is a
-            sink, which gets them as the objects they are (see `docs/data-logs.md`).
+            sink, which gets them as the objects they are (see `docs/data-logs.md`). A datastore in another process is
+            `OrchestratorConfig.datastore`.
         model_registry: the model registry to serve, or its folder, or the address of its bucket (`s3://bucket/prefix`).
         directory: finds what is not registered here: a client, the endpoint of a directory (see
             `trio_cogment.servers.discovery.open_directory`), or a directory of this process, which is served too.
@@ -283,6 +288,8 @@ async def open_platform(
     """
     require_trio("open_platform")
     config = config or PlatformConfig()
+    if config.orchestrator.datastore:
+        parse_server_endpoint(config.orchestrator.datastore, discovery=True, field_name="datastore")
     host = host or Host()
     if not isinstance(participants, Participants):
         participants = Participants(participants, host=host)
@@ -305,7 +312,7 @@ async def open_platform(
             config=config.orchestrator,
             rpc_config=config.rpc,
             default_params=config.default_params,
-            default_datalog="" if datastore is None else DISCOVER,
+            default_datalog=config.orchestrator.datastore if datastore is None else DISCOVER,
             pre_trial_hooks=config.pre_trial_hooks,
             directory=directory_client,
             client_tls=config.client_tls,
@@ -323,16 +330,37 @@ async def open_platform(
         if isinstance(directory, DirectoryServer):
             services += directory_services(directory)
         async with orchestrator, open_in_process(host, services, config=inside) as channel:
-            resuming = None
-            if config.orchestrator.resume and datastore is not None:
-                resuming = Resuming(orchestrator, datastore)
-                orchestrator.resumes = True
+            resuming = await _resuming(config.orchestrator, orchestrator, datastore)
             platform = Platform(
                 participants, orchestrator, channel, services, datastore, registry, reached_at, resuming
             )
             async with platform._extended(extensions, host, inside), _going_on(resuming):
                 yield platform
                 await platform.stop()
+
+
+async def _resuming(
+    config: OrchestratorConfig, orchestrator: Orchestrator, datastore: Datastore | None
+) -> Resuming | None:
+    """Return what goes on with stored trials, if there is a datastore that has them.
+
+    Raises:
+        CogmentError: that datastore is elsewhere, and answers that it cannot.
+    """
+    if not config.resume or not (datastore or config.datastore):
+        return None
+    orchestrator.resumes = True
+    if datastore is not None:
+        return Resuming(orchestrator, datastore)
+    orchestrator.resumes_at = config.datastore
+    elsewhere = DatastoreElsewhere(orchestrator)
+    try:
+        await elsewhere.check()
+    except CogmentError as error:
+        if status_of(error)[0] is not StatusCode.UNAVAILABLE:
+            raise
+        _log.warning("trials go on as soon as their datastore can be reached: %s", error)
+    return Resuming(orchestrator, elsewhere)
 
 
 @asynccontextmanager

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.attempts_pb2 import LeftTrial
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig
-from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, UnavailableError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, StatusCode, status_of
 from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.base.taking_up import RESUME_ATTEMPT, RESUME_OWNER, RESUME_TICK, branch_of
 from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd
@@ -27,12 +28,12 @@ from trio_cogment.servers.orchestrator import Orchestrator
 
 _log = logging.getLogger(__name__)
 
-#: How long after trials have begun or ended the next look for those without an orchestrator is.
-_PAUSE_SECONDS: Final = 0.1
 #: How long after a failure of the storage, or a start that found nobody.
 _RETRY_SECONDS: Final = 1.0
 #: How long that may take when this process stops.
 _RELEASE_SECONDS: Final = 2.0
+#: Why a start fails that may succeed some time later.
+_MAY_PASS: Final = (StatusCode.UNAVAILABLE, StatusCode.FAILED_PRECONDITION)
 #: This many trials are read and started at a time.
 _AT_ONCE: Final = 8
 
@@ -40,7 +41,7 @@ _AT_ONCE: Final = 8
 class Candidate(enum.Enum):
     """A stored trial, seen by an orchestrator that goes on with trials."""
 
-    #: It runs here.
+    #: It runs here, or its last samples are on their way.
     HERE = enum.auto()
     #: It has ended in good order.
     OVER = enum.auto()
@@ -105,18 +106,67 @@ def _nothing(_trial_id: str, _params: TrialParams) -> None:
     pass
 
 
+class DatastoreElsewhere:
+    """A trial datastore in another process, as `Resuming` has it: it does there what a `Datastore` does here.
+
+    A trial whose data log has not come back is released there before it is ended, and told of as any other that nobody
+    runs: `on_abandoned` has nothing to do.
+
+    Args:
+        orchestrator: calls it, at its `resumes_at`.
+    """
+
+    def __init__(self, orchestrator: Orchestrator) -> None:
+        self._orchestrator = orchestrator
+
+    async def check(self) -> None:
+        """Learn that its trials can go on.
+
+        Raises:
+            FailedPreconditionError: they cannot: it does not count attempts.
+            CogmentError: it cannot be reached, or lets nobody in.
+        """
+        await (await self._orchestrator.attempts_elsewhere()).check()
+
+    def on_abandoned(self, _take_up: Callable[[StoredTrial], Awaitable[bool]] | None) -> None:
+        """Do nothing, see above."""
+
+    async def tell_left(self, endpoint: str, found: Callable[[StoredTrial], None]) -> None:
+        """See `Datastore.tell_left`; it returns if the datastore ends the call."""
+
+        def told(left: LeftTrial) -> None:
+            state, end = TrialState.UNKNOWN, TrialEnd.OPEN
+            about = left.trial_id, left.user_id, left.params, left.samples_count, state, end, True
+            found(StoredTrial(0, *about, owner=left.owner, attempt=left.attempt))
+
+        await (await self._orchestrator.attempts_elsewhere()).watch_left(endpoint, told)
+
+    async def take_over(self, trial: StoredTrial, endpoint: str) -> int | None:
+        """See `Datastore.take_over`."""
+        attempts = await self._orchestrator.attempts_elsewhere()
+        return await attempts.take_over(trial.trial_id, trial.attempt, endpoint) or None
+
+    async def give_up(self, trial_id: str, attempt: int, end: EndOfTrial) -> None:
+        """See `Datastore.give_up`."""
+        await (await self._orchestrator.attempts_elsewhere()).give_up(trial_id, attempt, end)
+
+    async def release(self, trial_id: str, attempt: int) -> None:
+        """See `Datastore.release`."""
+        await (await self._orchestrator.attempts_elsewhere()).release(trial_id, attempt)
+
+
 class Resuming:
     """Goes on with the trials of a datastore that nobody runs.
 
     Args:
         orchestrator: runs them.
-        datastore: has them, in this process.
+        datastore: has them, in this process or elsewhere.
 
     Attributes:
         on_resumed: told of each trial that goes on, with its parameters, as soon as its actors can come.
     """
 
-    def __init__(self, orchestrator: Orchestrator, datastore: Datastore) -> None:
+    def __init__(self, orchestrator: Orchestrator, datastore: Datastore | DatastoreElsewhere) -> None:
         self._orchestrator = orchestrator
         self._datastore = datastore
         self._config: OrchestratorConfig = orchestrator.config
@@ -162,6 +212,8 @@ class Resuming:
             FailedPreconditionError: it is not stored, it has ended, or another process has it.
             CogmentError: of the storage.
         """
+        if not isinstance(self._datastore, Datastore):
+            raise FailedPreconditionError(f"trial {trial_id!r}: its owner cannot have it: its datastore is elsewhere")
         trial, attempt = await self._datastore.store.trial(trial_id), None
         if trial is None:
             why = "it is not stored"
@@ -218,33 +270,35 @@ class Resuming:
 
     async def _look(self) -> None:
         self._datastore.on_abandoned(self._on_abandoned)
-        async with trio.open_nursery() as nursery, self._datastore.store.watch() as watch:
+        async with trio.open_nursery() as nursery:
+
+            def found(trial: StoredTrial) -> None:
+                if trial.trial_id not in self._busy:
+                    nursery.start_soon(self._go_on, trial, Notice.LEFT_OPEN)
+
+            said = ""
             while True:
                 try:
-                    for trial in await self._datastore.left_open(self._endpoint):
-                        if trial.trial_id not in self._busy:
-                            nursery.start_soon(self._go_on, trial, Notice.LEFT_OPEN)
+                    await self._datastore.tell_left(self._endpoint, found)
                 except CogmentError as error:
-                    _log.warning("trials without an orchestrator could not be looked for: %s", error)
-                    await trio.sleep(_RETRY_SECONDS)
-                    continue
-                await watch.changed()
-                await trio.sleep(_PAUSE_SECONDS)
+                    # While a datastore is away it says the same again and again.
+                    level, said = logging.DEBUG if str(error) == said else logging.WARNING, str(error)
+                    _log.log(level, "trials without an orchestrator could not be looked for: %s", error)
+                await trio.sleep(_RETRY_SECONDS)
 
-    async def _on_abandoned(self, trial_id: str) -> bool:
+    async def _on_abandoned(self, trial: StoredTrial) -> bool:
         """Go on with a trial that is about to be ended; False: it is ended."""
-        if trial_id in self._claimed:
+        if trial.trial_id in self._claimed:
             return True
-        if not self._begun.is_set():
-            return False
-        if trial_id not in await self._datastore.store.open_logged():
-            return False  # another process has it
-        trial = await self._datastore.store.trial(trial_id)
-        return trial is not None and await self._go_on(trial, Notice.ABANDONED)
+        return self._begun.is_set() and await self._go_on(trial, Notice.ABANDONED)
 
     def _runs_here(self, trial_id: str) -> bool:
         trial = self._orchestrator.trials.get(trial_id)
-        return trial_id in self._busy or (trial is not None and not trial.over)
+        return (
+            trial_id in self._busy
+            or (trial is not None and not trial.over)
+            or self._orchestrator.writes_samples_of(trial_id)  # it has ended, and its datastore does not know yet
+        )
 
     async def _go_on(self, trial: StoredTrial, notice: Notice) -> bool:
         """Do what the table says about a trial; return whether somebody sees to it now."""
@@ -309,9 +363,9 @@ class Resuming:
         while True:
             try:
                 return await self._start_once(trial, attempt)
-            except (UnavailableError, FailedPreconditionError) as error:
-                # Participants that are discovered may be on their way, too.
-                if trio.current_time() + _RETRY_SECONDS > deadline:
+            except CogmentError as error:
+                # Participants that are discovered may be on their way, too, and so may a datastore elsewhere.
+                if status_of(error)[0] not in _MAY_PASS or trio.current_time() + _RETRY_SECONDS > deadline:
                     raise
                 _log.info("trial %s: attempt %d: not yet: %s", trial.trial_id, attempt, error)
             await trio.sleep(_RETRY_SECONDS)
@@ -321,12 +375,12 @@ class Resuming:
         params, past = TrialParams(), None
         params.CopyFrom(trial.params)
         try:
-            _, past = await orchestrator.read_past(trial_id)
+            _, past = await orchestrator.read_past(trial_id, attempt=attempt)
         except NotFoundError:
             if trial.samples_count:
                 raise
             if (branch := branch_of(params.properties)) is not None:
-                _, past = await orchestrator.read_past(*branch)
+                _, past = await orchestrator.read_past(*branch, attempt=attempt)
         tick_id = 0 if past is None else past.tick_id
         params.properties.update({RESUME_ATTEMPT: str(attempt), RESUME_TICK: str(tick_id)})
         before = orchestrator.trials.get(trial_id)

@@ -73,6 +73,10 @@ RIGHTS: Mapping[str, Mapping[str, Row]] = {
         "DeleteTrials": _OWNED,
         **_ABOUT,
     },
+    # Trials that go on: only a token for all trials of an orchestrator counts, see `_attempts_service`.
+    f"trio_cogment.attempts.{names.ATTEMPTS}": dict.fromkeys(
+        ("WatchLeft", "TakeOver", "GiveUp", "Release"), _CALLED_BY_ORCHESTRATORS
+    ),
     f"{_COGMENT}.{names.MODEL_REGISTRY}": {
         # Operators read each other's models, and change their own.
         "CreateOrUpdateModel": _OWNED,

@@ -53,8 +53,10 @@ class RunTrialDatalogInput(_message.Message):
     def __init__(self, trial_params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., sample: _Optional[_Union[DatalogSample, _Mapping]] = ...) -> None: ...
 
 class RunTrialDatalogOutput(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("attempt",)
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    def __init__(self, attempt: _Optional[int] = ...) -> None: ...
 
 class LogExporterSampleRequest(_message.Message):
     __slots__ = ("trial_params", "sample")

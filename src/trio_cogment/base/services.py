@@ -32,6 +32,8 @@ PRE_TRIAL_HOOKS = "TrialHooksSP"
 LIFECYCLE = "TrialLifecycleSP"
 CLIENT_ACTOR = "ClientActorSP"
 DATASTORE = "TrialDatastoreSP"
+#: A trial datastore's service for orchestrators that go on with its trials. It is ours, and has no kind.
+ATTEMPTS = "TrialAttempts"
 MODEL_REGISTRY = "ModelRegistrySP"
 DIRECTORY = "DirectorySP"
 #: A gateway's service for clients of dm_env_rpc. It is not of the platform, and has no kind.
@@ -55,6 +57,8 @@ TRIAL_OWNER = "trial-owner"
 TRIAL_QUOTAS = "trial-quotas"
 #: The endpoint of the orchestrator that logs the trial, quoted as above: where others find it.
 TRIAL_ORCHESTRATOR = "trial-orchestrator"
+#: Which attempt at its trial a data log writes; 0: the next one. Without it the datastore counts none.
+TRIAL_ATTEMPT = "trial-attempt"
 #: For the worker of which run a gateway starts a trial, quoted as above.
 TRIAL_RUN = "trial-run"
 #: Sent to a client actor: the trial may go on after a death of its orchestrator, so it is worth coming back.

@@ -58,6 +58,18 @@ class OrchestratorConfig(Settings):
         "go on with stored trials whose orchestrator is gone; and hand the own ones over when this one stops",
         flag=Flag("--resume", "TRIO_COGMENT_RESUME"),
     )
+    datastore: str = setting(
+        "",
+        "trial datastore in another process, `grpc://host:port` or `cogment://discover`: the data log of trials whose "
+        "parameters name none, and where `resume` finds the trials to go on with; not for who has a storage of its own",
+        flag=Flag(
+            "--datastore",
+            "COGMENT_ORCHESTRATOR_DATASTORE",
+            metavar="ENDPOINT",
+            text="Trial datastore, grpc://host:port or cogment://discover: the data log of trials whose parameters "
+            "name none; with --resume its trials go on. The default is none.",
+        ),
+    )
     resume_attempts: int = setting(
         10,
         "how many attempts a trial may have; after that one that is left without an end is ended",

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.endpoints import GrpcEndpoint
+from trio_cogment.base.errors import UnavailableError
 from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.cli.configuration import setting_options
+from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.default_params import (
@@ -170,11 +173,19 @@ def orchestrator_settings(
     variables=["COGMENT_ACTOR_PORT", "TRIAL_ACTOR_PORT"],
     text="Port for client actors; the same port means one server with both services.",
 )
+@setting_options("orchestrator.datastore", "orchestrator.resume")
 @orchestrator_options()
 @click.pass_context
 def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
-    """Run an orchestrator."""
-    run_orchestrator(orchestrator_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port))
+    """Run an orchestrator.
+
+    With --datastore and --resume its trials outlive it: they go on when it is started again, or at another one.
+    """
+    settings = orchestrator_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port)
+    configured = settings.configuration.orchestrator
+    if configured.resume and not configured.datastore:
+        raise Failure("--resume: expected --datastore, too: the trial datastore that keeps the trials which go on")
+    run_orchestrator(settings)
 
 
 # What is served
@@ -300,8 +311,11 @@ async def _opened(
             return "; ".join(parts)
 
         is_registered = settings.directory is not None and settings.directory.auto_register
-        if configuration.orchestrator.resume and store is not None and not is_registered:
-            platform.resume()  # else as soon as it is known where it is reached
+        if platform.resumes and not is_registered:  # else as soon as it is known where it is reached
+            if store is None and (endpoint := await _own_endpoint(settings, resources)):
+                platform.reached_at(endpoint)
+            else:
+                platform.resume()
         lifecycle, *others = platform.services
         yield Running(
             services=[[lifecycle], others],
@@ -312,6 +326,17 @@ async def _opened(
             reached_at=platform.reached_at,
             goodbye=goodbye,
         )
+
+
+async def _own_endpoint(settings: OrchestratorSettings, resources: Resources) -> str:
+    """Return where this orchestrator is reached: a datastore elsewhere knows its trials by that. Empty: nowhere."""
+    from trio_cogment.servers.discovery.registration import host_finder
+
+    find_host = host_finder(f"ipv4:{host}:0" for host in settings.hosts)
+    try:
+        return str(GrpcEndpoint(await find_host(), resources.ports[0]))
+    except UnavailableError:  # the machine has no address
+        return ""
 
 
 def _kept(settings: OrchestratorSettings) -> dict[str, str]:

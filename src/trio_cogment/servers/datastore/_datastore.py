@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from types import TracebackType
+from typing import Final, NoReturn
 
 import trio
 
@@ -21,6 +23,7 @@ from trio_cogment.servers.datastore._owners import Owners
 from trio_cogment.servers.datastore._retention import Retention
 from trio_cogment.servers.datastore._selection import Selection
 from trio_cogment.servers.datastore.storage import (
+    ELSEWHERE,
     RELEASED,
     EndWrite,
     OutcomeWrite,
@@ -29,6 +32,9 @@ from trio_cogment.servers.datastore.storage import (
     TrialStore,
     TrialWrite,
 )
+
+#: How long after trials have begun or ended the next look for those without an orchestrator is.
+LEFT_PAUSE_SECONDS: Final = 0.1
 
 
 class Datastore:
@@ -91,31 +97,77 @@ class Datastore:
         """Return why the last samples of a trial could not be stored, while they wait at its orchestrator; or empty."""
         return self._leases.trouble_of(trial_id)
 
-    # For orchestrators of this process that go on with trials
+    # For orchestrators that go on with trials
 
-    def on_abandoned(self, take_up: Callable[[str], Awaitable[bool]] | None) -> None:
+    def on_abandoned(self, take_up: Callable[[StoredTrial], Awaitable[bool]] | None) -> None:
         """Set who is asked before a trial is ended whose data log has not come back; True: somebody goes on with it."""
-        self._leases.take_up = take_up
+        self._leases.take_up = None if take_up is None else partial(self._take_up, take_up)
+        self._say_whether_released()
+
+    async def _take_up(self, take_up: Callable[[StoredTrial], Awaitable[bool]], trial_id: str) -> bool:
+        if trial_id not in await self.store.open_logged():
+            return False  # another process has it
+        trial = await self.store.trial(trial_id)
+        return trial is not None and await take_up(trial)
+
+    @contextmanager
+    def waited_elsewhere(self) -> Iterator[None]:
+        """Hand over trials whose data logs have not come back, for an orchestrator elsewhere waits for such trials."""
+        self._leases.waiting += 1
+        self._say_whether_released()
+        try:
+            yield
+        finally:
+            self._leases.waiting -= 1
+            self._say_whether_released()
+
+    def _say_whether_released(self) -> None:
         release = getattr(self.store, "release_abandoned", None)
         if release is not None:
-            release(take_up is not None)
+            release(self._leases.take_up is not None or self._leases.waiting > 0)
 
-    async def left_open(self, endpoint: str) -> list[StoredTrial]:
+    async def tell_left(self, endpoint: str, found: Callable[[StoredTrial], None]) -> NoReturn:
+        """Tell of the trials that `left_open` returns, again and again, for an orchestrator of this process.
+
+        Raises:
+            CogmentError: of the storage.
+        """
+        async with self.store.watch() as watch:
+            while True:
+                for trial in await self.left_open(endpoint):
+                    found(trial)
+                await watch.changed()
+                await trio.sleep(LEFT_PAUSE_SECONDS)
+
+    async def left_changed(self, seen: int) -> int:
+        """Wait until a trial may be without an orchestrator that had one, in this process; return a number for `seen`.
+
+        Args:
+            seen: what was returned last; -1 returns at once.
+        """
+        changes = self._leases.changes
+        await changes.wait_value(lambda value: value != seen)
+        return int(changes.value)
+
+    async def left_open(self, endpoint: str, *, elsewhere: bool = False) -> list[StoredTrial]:
         """Return the trials that nobody runs, as far as that is certain: they can be taken over at once.
 
         Those were handed over, or run at an endpoint that is the caller's now, or were in a database that one process
-        has to itself when it was left.
+        has to itself when it was left, and run by an orchestrator of that process.
 
         Args:
             endpoint: where the caller is reached; empty: nowhere.
+            elsewhere: the caller is an orchestrator in another process.
         """
+        own = ELSEWHERE + endpoint if elsewhere and endpoint else endpoint
         found = []
-        alone = bool(getattr(self.store, "exclusive", False))
+        alone = bool(getattr(self.store, "exclusive", False)) and not elsewhere
         ids = [trial_id for trial_id in await self.store.open_logged() if not self._leases.has_stream(trial_id)]
         for trial in await self.store.trials(after=0, limit=len(ids), ids=ids) if ids else ():
             if not trial.attempt or trial.end is not TrialEnd.OPEN:
                 continue
-            if alone or trial.endpoint == RELEASED or (endpoint and trial.endpoint == endpoint):
+            was_here = alone and not trial.endpoint.startswith(ELSEWHERE)
+            if was_here or trial.endpoint == RELEASED or (own and trial.endpoint == own):
                 found.append(trial)
         return found
 
@@ -124,7 +176,8 @@ class Datastore:
 
         Args:
             trial: as it was when it was found that nobody runs it.
-            endpoint: where the orchestrator is reached that goes on with it.
+            endpoint: where the orchestrator is reached that goes on with it; with `ELSEWHERE` for one that is in
+                another process.
 
         Raises:
             CogmentError: of the storage; it may be taken over nevertheless.

@@ -272,6 +272,17 @@ class Intake:
         if trial is not None and trial.end is TrialEnd.OPEN and self._attempt:
             about = trial_id, trial.user_id, trial.params, True, trial.owner, RELEASED
             await self._writer.write(TrialWrite(*about, self._attempt))
+            self._leases.changes.value += 1
+
+    @property
+    def counts_attempts(self) -> bool:
+        """Whether what it writes is of an attempt, so that the trial can be handed over."""
+        return self._attempt is not None
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that it writes, once a stream has been opened; 0: of none."""
+        return self._attempt or 0
 
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:

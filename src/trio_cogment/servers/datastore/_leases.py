@@ -6,12 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import trio
+from trio_util import AsyncValue
 
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import CogmentError, NotFoundError
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.servers.datastore._owners import Owners
-from trio_cogment.servers.datastore.storage import EndWrite, TrialEnd, TrialStore
+from trio_cogment.servers.datastore.storage import RELEASED, EndWrite, TrialEnd, TrialStore, TrialWrite
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,9 @@ class Leases:
 
     Attributes:
         take_up: is asked before a trial is ended whose data log has not come back; True: somebody goes on with it.
+        waiting: how many orchestrators elsewhere wait for trials to go on with: such a trial is released for them
+            once, before it is ended.
+        changes: grows whenever a trial may be without an orchestrator that had one.
     """
 
     def __init__(self, store: TrialStore, writer: GroupCommit, owners: Owners, config: DatastoreConfig) -> None:
@@ -46,6 +50,8 @@ class Leases:
         self._writes: dict[str, WriteStream] = {}
         self._changed = trio.lowlevel.ParkingLot()
         self.take_up: Callable[[str], Awaitable[bool]] | None = None
+        self.waiting = 0
+        self.changes = AsyncValue(0)
 
     def enter(self, trial_id: str) -> None:
         """Take note that a stream of this trial has opened: it has no deadline."""
@@ -88,6 +94,7 @@ class Leases:
             self._streams[trial_id] = left
         elif not ended:
             self._set_deadline(trial_id, self._config.abandoned_after_seconds)
+            self.changes.value += 1
 
     async def load(self) -> None:
         """Give the data logs of all open trials time to come back.
@@ -135,6 +142,13 @@ class Leases:
                 return
             async with self._owners.writing(trial_id, "") as trial:
                 if trial is None or trial.end != TrialEnd.OPEN or trial_id in self._streams:
+                    return
+                if self.waiting and trial.attempt and trial.endpoint != RELEASED:
+                    about = trial_id, trial.user_id, trial.params, True, trial.owner, RELEASED, trial.attempt
+                    await self._writer.write(TrialWrite(*about))
+                    self.taken_over(trial_id)
+                    self.changes.value += 1
+                    _log.warning("trial %s: its data log did not come back in time: it is handed over", trial_id)
                     return
                 # A data log that comes back now finds it ended, and opens it again.
                 await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL, trial.attempt))

@@ -9,7 +9,7 @@ import trio
 from purerpc import Service
 
 from trio_cogment.access import Quotas
-from trio_cogment.api import datalog_pb2
+from trio_cogment.api import attempts_pb2, datalog_pb2
 from trio_cogment.api.datalog_pb2 import (
     LogExporterSampleReply,
     LogExporterSampleRequest,
@@ -20,8 +20,10 @@ from trio_cogment.base.about import About
 from trio_cogment.base.endpoints import parse_server_endpoint
 from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError
 from trio_cogment.base.services import (
+    ATTEMPTS,
     LOG_EXPORTER,
     SERVICES,
+    TRIAL_ATTEMPT,
     TRIAL_ID,
     TRIAL_ORCHESTRATOR,
     TRIAL_OWNER,
@@ -30,9 +32,12 @@ from trio_cogment.base.services import (
     ServiceKind,
 )
 from trio_cogment.rpc import IN_PROCESS, ServerCall, bind
+from trio_cogment.servers.datastore._attempts_service import AttemptsService
 from trio_cogment.servers.datastore._datastore import Datastore
 from trio_cogment.servers.datastore._intake import Intake, IntakeStream
 from trio_cogment.servers.datastore._trial_service import TrialService
+from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
+from trio_cogment.servers.datastore.storage import ELSEWHERE
 
 # The services to which data logs send samples: `DatalogSP`, and `LogExporterSP`, the name in the documentation.
 
@@ -49,11 +54,17 @@ class DatalogService(About):
     async def RunTrialDatalog(self, call: ServerCall) -> None:
         """Take the parameters of a trial, then its samples; OK means that all of them are durable."""
         trial_id, user_id, first = await _opening(call)
+        attempt = _attempt(call)
         confirming: _Confirming | None = None
         try:
-            intake = self._intake.owned_by(*_owner(call, trial_id), _orchestrator(call))
+            where = _orchestrator(call)
+            whose = _owner(call, trial_id)
+            if attempt is None:
+                intake = self._intake.owned_by(*whose, where)
+            else:
+                intake = self._intake.owned_by(*whose, ELSEWHERE + where).counted(attempt)
             async with intake.open(trial_id, user_id, first.trial_params) as stream:
-                await call.send(_REPLY)
+                await call.send(RunTrialDatalogOutput(attempt=intake.attempt) if intake.attempt else _REPLY)
                 confirming = _Confirming(call, stream)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(confirming.run)
@@ -151,6 +162,20 @@ def _orchestrator(call: ServerCall) -> str:
     return str(parse_server_endpoint(unquote(said[0]), field_name=f"metadata {TRIAL_ORCHESTRATOR}")) if said else ""
 
 
+def _attempt(call: ServerCall) -> int | None:
+    """Return which attempt at its trial a data log says that it writes, 0: the next one; None: it says nothing.
+
+    Raises:
+        InvalidArgumentError: that is no number.
+    """
+    said = call.metadata.texts(TRIAL_ATTEMPT)
+    if not said:
+        return None
+    if not (said[0].isascii() and said[0].isdigit() and int(said[0][:20]) <= MAX_NUMBER):
+        raise InvalidArgumentError(f"metadata {TRIAL_ATTEMPT}: expected a number from 0 on, got {said[0][:40]!r}")
+    return int(said[0])
+
+
 async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:
     async for message in call:
         if message.WhichOneof("msg") != "sample":
@@ -166,6 +191,7 @@ def datastore_services(datastore: Datastore) -> list[Service]:
     return [
         bind(SERVICES[ServiceKind.DATALOG].descriptor(), DatalogService(intake)),
         bind(datalog_pb2.DESCRIPTOR.services_by_name[LOG_EXPORTER], LogExporterService(intake)),
+        bind(attempts_pb2.DESCRIPTOR.services_by_name[ATTEMPTS], AttemptsService(datastore)),
         bind(
             SERVICES[ServiceKind.DATASTORE].descriptor(),
             TrialService(

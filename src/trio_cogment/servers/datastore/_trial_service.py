@@ -43,7 +43,6 @@ from trio_cogment.servers.datastore._retention import Retention
 from trio_cogment.servers.datastore._selection import Selection
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import (
-    RELEASED,
     OutcomeWrite,
     SampleWrite,
     StoredTrial,
@@ -51,6 +50,7 @@ from trio_cogment.servers.datastore.storage import (
     TrialStore,
     TrialWrite,
     WriteKind,
+    reached_at,
 )
 
 # Turns to read samples: of all calls, only a few hold a page that their clients have not taken.
@@ -389,7 +389,7 @@ def _info(trial: StoredTrial) -> StoredTrialInfo:
         samples_count=min(trial.samples_count, _MAX_UINT32),
         params=trial.params,
         ended_abnormally=trial.end == TrialEnd.ABNORMAL,
-        orchestrator="" if trial.endpoint == RELEASED else trial.endpoint,
+        orchestrator=reached_at(trial.endpoint),
         stored_bytes=trial.stored_bytes,
         raw_bytes=trial.raw_bytes,
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.servers.datastore.storage import (
+    ELSEWHERE,
     RELEASED,
     EndWrite,
     ReplacedAttempt,
@@ -23,6 +24,7 @@ from trio_cogment.servers.datastore.storage import (
     TrialWrite,
     Write,
     WriteKind,
+    reached_at,
 )
 
 #: What a signed 64-bit integer holds: ticks and timestamps are stored as such.
@@ -151,16 +153,22 @@ def taken(write: TrialWrite, end: TrialEnd, endpoint: str, attempt: int) -> str 
         endpoint: of its orchestrator.
         attempt: that it has.
     """
-    fate = ATTEMPTS[Standing.of(write.attempt, attempt), end, write.takes_over]
+    standing = Standing.of(write.attempt, attempt)
+    fate = ATTEMPTS[standing, end, write.takes_over]
     if fate is Fate.REPLACED:
         return _not_its_own(write, attempt)
     if fate is Fate.ENDED:
         return ReplacedAttempt(f"trial {write.trial_id!r}: it has ended, and cannot be gone on with")
-    is_elsewhere = endpoint and write.endpoint not in ("", endpoint, RELEASED)
-    if fate is Fate.BEGIN and end is TrialEnd.OPEN and is_elsewhere:
-        if endpoint == RELEASED:
+    if fate is Fate.TAKE_OVER and write.endpoint.startswith(ELSEWHERE) and endpoint not in (RELEASED, write.endpoint):
+        # It was released when that one was told of it, and its data log has come back since.
+        return ReplacedAttempt(f"trial {write.trial_id!r}: its orchestrator has it still")
+    has, says = reached_at(endpoint), reached_at(write.endpoint)
+    if fate is Fate.BEGIN and end is TrialEnd.OPEN and says:
+        # One that was released because its data log was away too long has it still, until somebody takes it over.
+        if endpoint == RELEASED and standing is not Standing.SAME:
             return f"trial {write.trial_id!r}: its id is taken by a trial that another orchestrator will go on with"
-        return f"trial {write.trial_id!r}: its id is taken by a trial that the orchestrator at {endpoint} runs"
+        if has and has != says:
+            return f"trial {write.trial_id!r}: its id is taken by a trial that the orchestrator at {has} runs"
     return None
 
 

@@ -13,7 +13,7 @@ any time.
   keeps it when another is merged into it. They may have gaps. A reader that pages by position therefore misses nothing.
 - **Attempts** number the runs of a trial, from 1: who goes on with a trial whose orchestrator is gone says the next
   number, and from then on what says a lower one is refused, so that a trial never has two that write it. A write that
-  says 0 is of nobody who counts: by hand, or of a data log elsewhere.
+  says 0 is of nobody who counts: by hand, or of a data log elsewhere that says none.
 - **Numbers** order trials by their creation; they are never used again, so a page's handle stays valid whatever is
   deleted.
 """
@@ -42,6 +42,13 @@ class TrialEnd(enum.IntEnum):
 
 #: The endpoint of an open trial that its orchestrator has handed over: whoever goes on with trials may take it over.
 RELEASED = "released:"
+#: Begins the endpoint of a trial whose attempts are counted for an orchestrator in another process.
+ELSEWHERE = "elsewhere:"
+
+
+def reached_at(endpoint: str) -> str:
+    """Return where the orchestrator of a trial is reached, by what is kept of that; empty: nowhere, as far as known."""
+    return "" if endpoint == RELEASED else endpoint.removeprefix(ELSEWHERE)
 
 
 class WriteKind(enum.IntEnum):
@@ -74,7 +81,7 @@ class TrialWrite(NamedTuple):
     #: The account that it belongs to, which stays what it was when the trial was created.
     owner: str = ""
     #: Where the orchestrator is reached that runs it; empty: that is not known, and the id is nobody's. `RELEASED`: by
-    #: none any more.
+    #: none any more. It begins with `ELSEWHERE` if that one is in another process, and its attempts are counted.
     endpoint: str = ""
     #: See the head of this module.
     attempt: int = 0
@@ -168,8 +175,9 @@ class StoredTrial:
         evicted: its samples are gone, to make room.
         outcome: see `OutcomeWrite`; empty if nothing was said.
         owner: the account that it belongs to; empty: nobody's.
-        endpoint: of the orchestrator that runs it, or ran it last; empty: that is not known.
-        attempt: which run of the trial this is, from 1; 0: it is written by hand, or by a data log elsewhere.
+        endpoint: of the orchestrator that runs it, or ran it last, as in `TrialWrite`; empty: that is not known.
+        attempt: which run of the trial this is, from 1; 0: it is written by hand, or by a data log elsewhere that does
+            not count.
         stored_bytes: what it takes in the storage, as `TrialStore.stored_bytes` counts it; not compared.
         raw_bytes: what its samples had as serialized messages; not compared.
     """

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from trio_cogment.access import EXACTLY, AccessControl, Grant, Quotas, Role, authorization, lasting
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Quotas, Role, TokenSource, authorization, lasting
 from trio_cogment.base.config import OutgoingConfig, RpcConfig
 from trio_cogment.base.endpoints import (
     ClientEndpoint,
@@ -112,6 +112,7 @@ class Connections:
         self._directory = directory
         self._client_tls = client_tls
         self._access = access
+        self._own_token: TokenSource | None = None
         self._outgoing = Outgoing(outgoing or OutgoingConfig(), host or Host(), config.connect_timeout_seconds)
         self._self_paced_config = replace(
             config,
@@ -233,6 +234,19 @@ class Connections:
         )
         token = self._access.source(grant, TRIAL_TOKEN_SECONDS, sources=())
         return lambda: authorization(token())
+
+    def own_authorization(self) -> Authorization:
+        """Return the metadata that says to a datastore that this is an orchestrator, which goes on with its trials.
+
+        The token is for all trials, and reads them: it is for an endpoint that the operator has named, and for nobody
+        else.
+        """
+        if self._access is None:
+            return ()
+        if self._own_token is None:
+            grant = Grant(name=_NAME, roles=frozenset([Role.ORCHESTRATOR, Role.OBSERVER]))
+            self._own_token = self._access.source(grant, TRIAL_TOKEN_SECONDS, sources=())
+        return authorization(self._own_token())
 
     @asynccontextmanager
     async def open(self, target: Target, *, self_paced: bool = False) -> AsyncIterator[CallOpener]:

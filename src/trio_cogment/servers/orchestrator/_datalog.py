@@ -30,11 +30,13 @@ from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.base.backoff import Backoff
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.errors import (
+    AlreadyExistsError,
     CogmentError,
     FailedPreconditionError,
     QuotaError,
     StatusCode,
     UnavailableError,
+    UnimplementedError,
     is_storage_failure,
     status_of,
 )
@@ -91,6 +93,10 @@ _REMEDY = (
 
 def refusal_of(endpoint: str, failure: Exception) -> CogmentError:
     """Return why a trial cannot start whose data log has failed: trying again is of no use when a quota is used up."""
+    if isinstance(failure, FailedPreconditionError):  # another attempt has it: see `_write_everything`
+        return AlreadyExistsError(f"datalog: {endpoint}: {text_of(failure)}")
+    if isinstance(failure, UnimplementedError):
+        return UnimplementedError(f"datalog: {endpoint}: {text_of(failure)}")
     code = status_of(failure)[0]
     if code is StatusCode.RESOURCE_EXHAUSTED:
         return QuotaError(f"datalog: {endpoint}: {text_of(failure)}")
@@ -421,7 +427,7 @@ class Datalog:
                 self.opened.set()
                 return
             if isinstance(failure, FailedPreconditionError):
-                # Only a datastore of this process raises it: what comes over a call is an `RpcError`.
+                # Only a datastore that counts attempts raises it: what comes over a call is else an `RpcError`.
                 self._owner.on_replaced(text_of(failure))
                 return
             fruitful = self._taken > taken or self._stream_seconds > self._config.datalog_grace_seconds

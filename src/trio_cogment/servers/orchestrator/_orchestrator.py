@@ -33,13 +33,21 @@ from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.discovery import DirectoryClient
 from trio_cogment.servers.orchestrator._alarms import Alarms
+from trio_cogment.servers.orchestrator._attempts import Attempts
 from trio_cogment.servers.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
 from trio_cogment.servers.orchestrator._fair_turns import FairTurns, Turn
 from trio_cogment.servers.orchestrator._info import check_describable, error_of_trial
 from trio_cogment.servers.orchestrator._metering import MakeMachine, gauges, machine_for
 from trio_cogment.servers.orchestrator._remote_sink import sink_of
 from trio_cogment.servers.orchestrator._room import Holding, Room, check_counts, estimated_bytes
-from trio_cogment.servers.orchestrator._starting import Given, datalog_of, find_everybody, rules_of, run_hooks
+from trio_cogment.servers.orchestrator._starting import (
+    Given,
+    datalog_of,
+    find_everybody,
+    rules_of,
+    run_hooks,
+    same_endpoint,
+)
 from trio_cogment.servers.orchestrator._trial import Trial
 from trio_cogment.servers.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.servers.orchestrator._trial_run import TrialRun
@@ -88,6 +96,8 @@ class Orchestrator:
         lost_samples: how many samples did not reach their data logs, of all trials so far.
         handed_over: how many trials were handed over, for others to go on with.
         resumes: its trials go on after its death, and client actors are told so.
+        resumes_at: the endpoint of the datastore elsewhere in which the attempts of its trials are counted; empty:
+            there is none.
         room: what the trials take of the server.
 
     Raises:
@@ -132,6 +142,7 @@ class Orchestrator:
         self.lost_samples = 0
         self.handed_over = 0
         self.resumes = False
+        self.resumes_at = ""
         self.trials = TrialRegistry(self.config)
         self.room = Room(self.config)
         #: Of the work that each start is: one in each round of the scheduler, so that a crowd of them delays nobody.
@@ -336,6 +347,7 @@ class Orchestrator:
         quotas: Quotas | None = None,
         reach: str | None = None,
         may_read: Callable[[str], bool] | None = None,
+        attempt: int = 0,
     ) -> tuple[TrialParams, Past]:
         """Read what a trial needs that goes on with a stored one: the parameters of that one, and its past.
 
@@ -348,6 +360,8 @@ class Orchestrator:
             reach: how far the endpoint may lead; see `trio_cogment.access.reach_of`.
             may_read: tells for a datastore of this process whether whoever asks may read what an account owns; None:
                 all of it. One elsewhere judges for itself.
+            attempt: the number of the attempt that goes on with the trial, which this orchestrator has taken over in
+                its datastore; 0: none does.
 
         Raises:
             PermissionDeniedError: it belongs to somebody else.
@@ -362,7 +376,8 @@ class Orchestrator:
         target = await self._connections.resolve(
             endpoint, ServiceKind.DATALOG, "datalog.endpoint", reach=None if datalog is None else reach
         )
-        source = sink_of(target, self._connections, Holding(self.room, account, quotas or Quotas()))
+        holding = Holding(self.room, account, quotas or Quotas())
+        source = sink_of(target, self._connections, holding, attempt, counted=self.resumes_at if attempt else "")
         read = getattr(source, "past", None)
         if read is None:
             raise FailedPreconditionError(f"trial {trial_id!r}: its data log ({endpoint}) cannot be read")
@@ -382,10 +397,24 @@ class Orchestrator:
                     raise
             await trio.sleep(_LOOK_SECONDS)
 
+    async def attempts_elsewhere(self) -> Attempts:
+        """Return what takes over trials of the datastore at `resumes_at`.
+
+        Raises:
+            CogmentError: nobody knows where that is.
+        """
+        target = await self._connections.resolve(self.resumes_at, ServiceKind.DATALOG, "datastore")
+        assert target is not None
+        return Attempts(self._connections, target, self.resumes_at)
+
+    def writes_samples_of(self, trial_id: str) -> bool:
+        """Return whether samples of a trial that has ended here are on their way to its data log."""
+        return any(run.trial.trial_id == trial_id and run.trial.over and run.writes_samples for run in self._runs)
+
     async def _wait_stored(self, trial_id: str) -> None:
         """Wait until the data log has the samples of a trial that has just ended here, for a bounded time."""
         with trio.move_on_after(self.config.datalog_flush_seconds):
-            while any(run.trial.trial_id == trial_id and run.trial.over and run.writes_samples for run in self._runs):
+            while self.writes_samples_of(trial_id):
                 await self._running.wait_transition()
 
     def _new_trial(self, user_id: str, holding: Holding, trial_id: str) -> Trial:
@@ -432,11 +461,12 @@ class Orchestrator:
         params, targets, datalog = prepared
         if self._stopping or trial.over:
             raise self._why_not_started(trial)
+        counted = self.resumes_at if same_endpoint(params.datalog.endpoint, self.resumes_at) else ""
         run = TrialRun(
             trial,
             params,
             targets,
-            sink_of(datalog, self._connections, trial.holding, given.attempt),
+            sink_of(datalog, self._connections, trial.holding, given.attempt, counted=counted),
             connections=self._connections,
             config=self.config,
             rng=self._rng,

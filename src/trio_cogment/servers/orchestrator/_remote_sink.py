@@ -14,10 +14,27 @@ from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, RetrieveTrialsRequest
-from trio_cogment.base.errors import DataLossError, NotFoundError, RpcError, StatusCode, is_storage_failure
-from trio_cogment.base.services import SERVICES, TRIAL_ID, TRIAL_ORCHESTRATOR, TRIAL_OWNER, USER_ID, ServiceKind
+from trio_cogment.base.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    NotFoundError,
+    RpcError,
+    StatusCode,
+    UnimplementedError,
+    is_storage_failure,
+)
+from trio_cogment.base.services import (
+    SERVICES,
+    TRIAL_ATTEMPT,
+    TRIAL_ID,
+    TRIAL_ORCHESTRATOR,
+    TRIAL_OWNER,
+    USER_ID,
+    ServiceKind,
+)
 from trio_cogment.base.taking_up import Past, PastReader, branch_of, joined
 from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
+from trio_cogment.servers.orchestrator._attempts import Attempts, not_counted
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._room import Holding
 from trio_cogment.servers.orchestrator.sinks import LocalSink, SampleSink, SampleStream
@@ -27,23 +44,29 @@ _OF_DATASTORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 _RETRIEVE_TRIALS, RETRIEVE_SAMPLES = _OF_DATASTORE["RetrieveTrials"], _OF_DATASTORE["RetrieveSamples"]
 
 
-def sink_of(target: Target | None, connections: Connections, holding: Holding, attempt: int = 0) -> SampleSink | None:
+def sink_of(
+    target: Target | None, connections: Connections, holding: Holding, attempt: int = 0, *, counted: str = ""
+) -> SampleSink | None:
     """Return the sink that a data log's endpoint leads to, for one trial.
 
     Args:
         target: where it leads to; None: there is no data log.
         connections: lends a channel to one elsewhere.
         holding: of the trial.
-        attempt: which run of the trial this is, for a datastore of this process; 0: the next one.
+        attempt: which run of the trial this is, for a datastore that counts; 0: the next one.
+        counted: the endpoint of the datastore elsewhere with whose trials this orchestrator goes on, if this is that
+            one; one of this process counts without being asked.
     """
     if target is None:
         return None
     if not isinstance(target, LocalSink):
+        if counted:
+            return CountedRemoteSink(connections, target, holding, name=counted, attempt=attempt)
         return RemoteSink(connections, target, holding)
     owned_by = getattr(target.sink, "owned_by", None)
     sink = target.sink if owned_by is None else owned_by(lasting(holding.account), holding.quotas)
-    counted = getattr(sink, "counted", None)
-    found: SampleSink = sink if counted is None else counted(attempt)
+    count = getattr(sink, "counted", None)
+    found: SampleSink = sink if count is None else count(attempt)
     return found
 
 
@@ -83,6 +106,14 @@ class RemoteSink:
         who = self._connections.authorization(trial_id, self._holding)
         return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *where, *who)
 
+    def _reader(self, trial_id: str) -> MetadataLike:
+        """Return what says who reads the past of a trial."""
+        return self._connections.authorization(trial_id, self._holding)
+
+    async def _begin(self, _call: ClientCall) -> int:
+        """Wait for what has to be known before samples are written; return how many replies were read for it."""
+        return 0
+
     async def past(
         self,
         trial_id: str,
@@ -96,7 +127,7 @@ class RemoteSink:
             NotFoundError, DataLossError: see there.
             RpcError: it cannot be reached, or does not let this orchestrator read.
         """
-        who = self._connections.authorization(trial_id, self._holding)
+        who = self._reader(trial_id)
         async with self._connections.open(self._target) as opener:
             reply = await opener.unary(_RETRIEVE_TRIALS, RetrieveTrialsRequest(trial_ids=[trial_id]), metadata=who)
             if not reply.trial_infos:
@@ -104,11 +135,12 @@ class RemoteSink:
             info = reply.trial_infos[0]
             # Of one that goes on only what is there: its samples to come would be waited for.
             branch = branch_of(info.params.properties)
-            end = info.samples_count + (0 if branch is None else branch[1])
+            first = 0 if branch is None else branch[1]
+            end = first + info.samples_count
             last = end - 1 if tick_id is None else tick_id
             reader = PastReader(trial_id, info.params, last)
             request = RetrieveSamplesRequest(trial_ids=[trial_id])
-            if last < end:
+            if first <= last < end:
                 async with opener.call(RETRIEVE_SAMPLES, metadata=who) as call:
                     await call.send(request)
                     await call.done_sending()
@@ -135,12 +167,77 @@ class RemoteSink:
         ):
             turn.end()
             await call.send(RunTrialDatalogInput(trial_params=params))
+            replies = await self._begin(call)
             with trio.CancelScope() as scope:
-                stream = _RemoteStream(self, call, scope)
+                stream = _RemoteStream(self, call, scope, replies)
                 call.set_consumer(stream)
                 yield stream
             if scope.cancelled_caught:
                 raise stream.error or RpcError(StatusCode.UNAVAILABLE, "it ended its stream before the trial did")
+
+
+class CountedRemoteSink(RemoteSink):
+    """The data log of one attempt at a trial, in a datastore elsewhere that refuses what replaced attempts write.
+
+    The trial does not begin before the datastore has said that this attempt has it, and which one it is: who does not
+    know its number could not be told from a later one.
+
+    Args:
+        name: of the datastore, for errors.
+        attempt: which one; 0: the next one.
+
+    Attributes:
+        counts_attempts: the trial can be handed over.
+    """
+
+    counts_attempts = True
+
+    def __init__(
+        self, connections: Connections, target: Target, holding: Holding, *, name: str, attempt: int = 0
+    ) -> None:
+        super().__init__(connections, target, holding)
+        self._name = name
+        self._attempt = attempt
+        self._is_confirmed = False
+
+    @override
+    def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
+        return (*super()._metadata(trial_id, user_id), (TRIAL_ATTEMPT, str(self._attempt)))
+
+    @override
+    def _reader(self, trial_id: str) -> MetadataLike:
+        return self._connections.own_authorization()
+
+    @override
+    async def _begin(self, call: ClientCall) -> int:
+        if self._is_confirmed:
+            return 0
+        reply = await call.receive()
+        if reply is None or not reply.attempt:
+            raise UnimplementedError(not_counted(self._name))
+        self._attempt, self._is_confirmed = reply.attempt, True
+        return 1
+
+    @override
+    @asynccontextmanager
+    async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
+        """See `SampleSink.open`.
+
+        Raises:
+            FailedPreconditionError: another attempt has the trial.
+            UnimplementedError: the datastore does not count.
+        """
+        try:
+            async with super().open(trial_id, user_id, params) as stream:
+                yield stream
+        except RpcError as error:
+            if error.code is StatusCode.FAILED_PRECONDITION:
+                raise FailedPreconditionError(error.message) from error
+            raise
+
+    async def release(self, trial_id: str) -> None:
+        """Hand the trial over; see `Attempts.release`."""
+        await Attempts(self._connections, self._target, self._name).release(trial_id, self._attempt)
 
 
 class _RemoteStream(SampleStream):
@@ -150,13 +247,15 @@ class _RemoteStream(SampleStream):
         on_confirmed: called whenever the log has answered.
     """
 
-    def __init__(self, sink: RemoteSink, call: ClientCall, scope: trio.CancelScope) -> None:
+    def __init__(self, sink: RemoteSink, call: ClientCall, scope: trio.CancelScope, replies: int = 0) -> None:
         self._sink = sink
         self._call = call
         self._scope = scope
         self._opened_at = trio.current_time()
         self._written = 0
-        self._replies = 0
+        self._replies = replies
+        if replies:
+            sink.answers = True
         self._completing = False
         self._ended = trio.Event()
         self.error: RpcError | None = None

@@ -114,6 +114,13 @@ def datalog_of(params: TrialParams, *, default: str) -> str:
     return endpoint if endpoint or said else default
 
 
+def same_endpoint(one: str, other: str) -> bool:
+    """Return whether two endpoints of servers are the same by their text; an empty one is no other's."""
+    if not (one.strip() and other):
+        return False
+    return parse_endpoint(one) == parse_endpoint(other)
+
+
 async def find_everybody(
     connections: Connections, params: TrialParams, reach: str | None
 ) -> tuple[dict[int, Target | None], Target | None]:

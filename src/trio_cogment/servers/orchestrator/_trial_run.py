@@ -222,7 +222,8 @@ class TrialRun:
     def can_be_handed_over(self) -> bool:
         """Whether another attempt can go on with it: its environment can, and its datastore counts attempts."""
         machine = self.trial.machine
-        if self.trial.over or not hasattr(self._sink, "release") or self._datalog is None or self._excludes_info:
+        counts = getattr(self._sink, "counts_attempts", False)
+        if self.trial.over or not counts or self._datalog is None or self._excludes_info:
             return False
         begun = machine.latest_observation is not None
         running = machine.state == TrialState.RUNNING and machine.environment.takes_up
