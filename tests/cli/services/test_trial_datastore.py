@@ -104,7 +104,7 @@ async def test_serve_stores_trials_in_the_current_folder_unless_told_otherwise(t
 
 async def test_the_reference_s_bare_flag_and_variables(tmp_path: Path) -> None:
     async with server(*SERVE, "--file_storage", folder=tmp_path) as found:
-        assert found.addresses[0][2] == "DatalogSP, LogExporterSP, TrialDatastoreSP"
+        assert found.addresses[0][2] == "DatalogSP, LogExporterSP, TrialDatastoreSP, TrialAttempts"
         await found.wait_serving()
         assert (tmp_path / ".cogment" / "trial_datastore.db").exists()
         assert await found.stop() == 0

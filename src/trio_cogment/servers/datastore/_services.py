@@ -191,7 +191,6 @@ def datastore_services(datastore: Datastore) -> list[Service]:
     return [
         bind(SERVICES[ServiceKind.DATALOG].descriptor(), DatalogService(intake)),
         bind(datalog_pb2.DESCRIPTOR.services_by_name[LOG_EXPORTER], LogExporterService(intake)),
-        bind(attempts_pb2.DESCRIPTOR.services_by_name[ATTEMPTS], AttemptsService(datastore)),
         bind(
             SERVICES[ServiceKind.DATASTORE].descriptor(),
             TrialService(
@@ -203,4 +202,5 @@ def datastore_services(datastore: Datastore) -> list[Service]:
                 datastore.trouble_of,
             ),
         ),
+        bind(attempts_pb2.DESCRIPTOR.services_by_name[ATTEMPTS], AttemptsService(datastore)),
     ]
