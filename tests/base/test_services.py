@@ -19,6 +19,7 @@ from trio_cogment.api.trainer import trainer_pb2
 from trio_cogment.base import services
 from trio_cogment.base.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.base.services import (
+    ATTEMPTS,
     LOG_EXPORTER,
     PROTOCOLS,
     REGISTERED_BY_SERVERS,
@@ -54,7 +55,7 @@ def test_every_service_of_the_api_has_its_row() -> None:
     folder = Path(trio_cogment.api.__path__[0])
     modules = [importlib.import_module(f"trio_cogment.api.{path.stem}") for path in folder.glob("*_pb2.py")]
     names = {name for module in modules for name in module.DESCRIPTOR.services_by_name}
-    assert names == {info.name for info in SERVICES.values() if info.name} | {LOG_EXPORTER}
+    assert names == {info.name for info in SERVICES.values() if info.name} | {LOG_EXPORTER, ATTEMPTS}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ServiceKind if kind is not ServiceKind.OTHER])
