@@ -177,21 +177,44 @@ async def test_an_orchestrator_hears_of_its_own_as_soon_as_their_data_log_is_gon
                 pass
 
 
-async def test_what_nobody_takes_over_is_ended(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("released", [False, True], ids=["killed", "stopped"])
+async def test_what_nobody_takes_over_is_ended(released: bool, autojump_clock: MockClock) -> None:
     store = MemoryStore(1 << 20)
-    config = DatastoreConfig(abandoned_after_seconds=20)
+    config = DatastoreConfig(abandoned_after_seconds=20, resumable_seconds=300)
     async with (
         Datastore(store, config=config) as datastore,
         InProcessChannel(datastore_services(datastore)) as channel,
-        watched(channel, _THERE),
     ):
         async with data_log(channel, 0):
             pass
+        if released:
+            await datastore.release("a", 1)
         began = trio.current_time()
         async with store.watch() as watch:
             while (await get(store, "a")).end is TrialEnd.OPEN:
                 await watch.changed()
-        assert 40 <= trio.current_time() - began < 42
+        assert 320 <= trio.current_time() - began < 322
+
+
+@pytest.mark.parametrize("here", [_HERE, _THERE], ids=["itself", "another"])
+async def test_an_orchestrator_that_starts_much_later_goes_on(here: str, autojump_clock: MockClock) -> None:
+    """Each attempt has the whole time again, and one whose orchestrator came is not kept any more."""
+    store = MemoryStore(1 << 20)
+    config = DatastoreConfig(abandoned_after_seconds=20, resumable_seconds=300)
+    async with (
+        Datastore(store, config=config) as datastore,
+        InProcessChannel(datastore_services(datastore)) as channel,
+    ):
+        for attempt in range(1, 4):
+            if attempt == 1 or here == _HERE:  # whose data log this is
+                async with data_log(channel, attempt if attempt > 1 else 0):
+                    pass
+            await trio.sleep(290)
+            async with watched(channel, here) as left:
+                assert (await left.receive()).attempt == attempt
+            assert await take_over(channel, attempt, here) == attempt + 1
+        await trio.sleep(19)
+        assert (await get(store, "a")).end is TrialEnd.OPEN
 
 
 async def test_trials_of_orchestrators_elsewhere_are_not_taken_from_them_by_the_one_here() -> None:

@@ -55,6 +55,12 @@ class DatastoreConfig(Settings):
         "that the previous process is gone, and pause before they reconnect",
         within=MINUTE,
     )
+    resumable_seconds: float = setting(
+        600.0,
+        "a trial of an orchestrator elsewhere that goes on with trials (`resume`) is kept for so long after that, for "
+        "this orchestrator or another one, before it is marked as ended abnormally: long enough for a machine to start",
+        within=(0.0, 86400.0),
+    )
     page_samples: int = setting(500, "how many samples a reader's call reads from the storage at a time", of="call")
     page_bytes: int = setting(512 * 1024, "their total size; one sample of any size is always read", of="call")
     max_trial_actors: int = setting(2000, "how many actors a trial may have; one with more is not stored", of="trial")

@@ -12,7 +12,7 @@ from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import CogmentError, NotFoundError
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.servers.datastore._owners import Owners
-from trio_cogment.servers.datastore.storage import RELEASED, EndWrite, TrialEnd, TrialStore, TrialWrite
+from trio_cogment.servers.datastore.storage import RELEASED, EndWrite, StoredTrial, TrialEnd, TrialStore, TrialWrite
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +33,7 @@ class Leases:
 
     Attributes:
         take_up: is asked before a trial is ended whose data log has not come back; True: somebody goes on with it.
-        waiting: how many orchestrators elsewhere wait for trials to go on with: such a trial is released for them
-            once, before it is ended.
+        waiting: how many orchestrators elsewhere wait for trials to go on with.
         changes: grows whenever a trial may be without an orchestrator that had one.
     """
 
@@ -45,6 +44,8 @@ class Leases:
         self._config = config
         self._streams: dict[str, int] = {}
         self._deadlines: dict[str, float] = {}
+        #: Until when trials that were abandoned are kept for an orchestrator elsewhere that goes on with them.
+        self._kept: dict[str, float] = {}
         #: Why samples of trials could not be stored; they are waited for.
         self._troubles: dict[str, str] = {}
         self._writes: dict[str, WriteStream] = {}
@@ -57,6 +58,7 @@ class Leases:
         """Take note that a stream of this trial has opened: it has no deadline."""
         self._streams[trial_id] = self._streams.get(trial_id, 0) + 1
         self._deadlines.pop(trial_id, None)
+        self._kept.pop(trial_id, None)
 
     def has_stream(self, trial_id: str) -> bool:
         """Whether a data log writes a trial now."""
@@ -64,6 +66,7 @@ class Leases:
 
     def taken_over(self, trial_id: str) -> None:
         """Take note that a trial was taken over: its data log comes in time, or whoever has it ends it."""
+        self._kept.pop(trial_id, None)
         if trial_id not in self._streams:
             self._set_deadline(trial_id, self._config.abandoned_after_seconds)
 
@@ -132,6 +135,23 @@ class Leases:
             for trial_id in trial_ids:
                 nursery.start_soon(self._end_one, trial_id)
 
+    async def _keep(self, trial: StoredTrial) -> bool:
+        """Keep a trial for any orchestrator elsewhere that goes on with trials; False: nobody has come in time."""
+        now = trio.current_time()
+        until = self._kept.setdefault(trial.trial_id, now + self._config.resumable_seconds)
+        if until <= now:
+            del self._kept[trial.trial_id]
+            return False
+        if trial.endpoint != RELEASED:
+            about = trial.trial_id, trial.user_id, trial.params, True, trial.owner, RELEASED, trial.attempt
+            await self._writer.write(TrialWrite(*about))
+            self.changes.value += 1
+            _log.warning(
+                "trial %s: its data log did not come back in time: any orchestrator may have it", trial.trial_id
+            )
+        self._set_deadline(trial.trial_id, until - now)
+        return True
+
     def _try_again(self, trial_id: str) -> None:
         if trial_id not in self._streams:
             self._set_deadline(trial_id, _RETRY_SECONDS)
@@ -142,13 +162,9 @@ class Leases:
                 return
             async with self._owners.writing(trial_id, "") as trial:
                 if trial is None or trial.end != TrialEnd.OPEN or trial_id in self._streams:
+                    self._kept.pop(trial_id, None)
                     return
-                if self.waiting and trial.attempt and trial.endpoint != RELEASED:
-                    about = trial_id, trial.user_id, trial.params, True, trial.owner, RELEASED, trial.attempt
-                    await self._writer.write(TrialWrite(*about))
-                    self.taken_over(trial_id)
-                    self.changes.value += 1
-                    _log.warning("trial %s: its data log did not come back in time: it is handed over", trial_id)
+                if trial.attempt and self.take_up is None and await self._keep(trial):
                     return
                 # A data log that comes back now finds it ended, and opens it again.
                 await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL, trial.attempt))
