@@ -62,7 +62,7 @@ GRPC_PEERS = ["grpcio==1.85.3", "h2==4.4.1"]
 S3_SERVER = ["moto[server]==5.2.5"]
 
 #: Libraries of reinforcement learning that have to work with views of trials. RLlib pins an older Gymnasium than the
-#: others have, so it is alone, and its tests share the cluster of `nox -s ray`.
+#: others have, so it has an environment and a cluster of its own (`rllib`).
 RL_PEERS = [
     *("torch==2.13.0", "stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "supersuit==3.11.0", "torchrl==0.14.1"),
     *("openenv==0.10.0", "tensorboard", "datasets==5.2.0", "vmas==1.5.2"),

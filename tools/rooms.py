@@ -100,7 +100,7 @@ TABLE: dict[str, set[str]] = {
         *("environments", "seats", "play", "gateways.openenv", "platform", "sync", "sdk", "spaces", "rpc", "access"),
         *("servers.discovery", "servers.datastore"),
     },
-    "ray": {"rl", "seats", "sdk", "rpc"},
+    "ray": {"rl", "sdk", "rpc"},
     "experiment": {"play", "seats", "environments", "platform", "sdk", "spaces", "rpc", "access", "web"},
     "conformance": {"sdk", "rpc"},
     "dashboard": {"web", "platform", "servers.orchestrator", "servers.discovery", "sdk", "rpc", "access"},

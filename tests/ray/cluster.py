@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -147,3 +148,13 @@ def end(pid: int) -> None:
     deadline = time.monotonic() + 10
     while lives(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def with_deadline(is_so: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so."""
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.05)):
+        if is_so():
+            return
+        pause.wait(0.05)
+    raise AssertionError(f"expected it within {seconds} s")

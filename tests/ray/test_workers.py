@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import signal
@@ -20,17 +19,15 @@ import trio
 
 import trio_cogment.ray
 import trio_cogment.rl as tc
-from tests.ray.cluster import PATIENT, Grid, end, lives, parent_of, raylet_of, started_again
+from tests.ray.cluster import PATIENT, Grid, end, lives, parent_of, raylet_of, started_again, with_deadline
 from tests.ray.worlds import Paced, Still, Talking, played
 from tests.stores.postgresql_server import postgresql_server
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.services import ServiceKind
 from trio_cogment.platform import open_platform
 from trio_cogment.ray import _workers
-from trio_cogment.ray._worker import Worker, _Trials
 from trio_cogment.rl.datasets.sources import open_source
 from trio_cogment.rl.runner import Progress, Results, open_run, run_trials_async
-from trio_cogment.rl.runner.sites import Attempt, Started, Task, Verdict
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants, serve_participants
 from trio_cogment.servers.directory import DirectoryServer
@@ -129,28 +126,6 @@ async def test_trials_that_start_at_the_same_time_go_in_one_call(grid: Grid, mon
     checked(await run_trials_async(N, on=on_nodes(1), environment=Paced, seats=SEATS, seeds=0, parallel=16))
     assert given[0] == 16
     assert sum(given) == N
-
-
-async def test_news_of_short_trials_come_in_one_call() -> None:
-    class Short:
-        name = "short"
-
-        async def attempt(self, task: Task, started: Started) -> Attempt:
-            await started()
-            return Attempt.failed(task, self.name, "it is short", Verdict.DONE)
-
-    trials = _Trials()
-    site: Any = Short()
-    for index in range(3):
-        await trials.play(site, Task(index, None, f"trial-{index}", 1.0))
-    told = await trio.to_thread.run_sync(trials.news)
-    assert [trial_id for trial_id, _ in told] == [f"trial-{index}" for index in range(3) for _ in range(2)]
-    assert [isinstance(what, Attempt) for _, what in told] == [False, True] * 3
-
-
-def test_a_worker_is_no_actor_of_asyncio() -> None:
-    """With one asynchronous method, also a private one, Ray would call all of them one at a time."""
-    assert inspect.getmembers(Worker, inspect.iscoroutinefunction) == []
 
 
 async def test_a_worker_that_is_killed(grid: Grid, tmp_path: Path, told: list[float]) -> None:
@@ -284,16 +259,6 @@ def test_a_host_that_stands_still_with_the_times_of_ray() -> None:
     options = ["-q", "--timeout=500", "-o", "faulthandler_timeout=0", "-m", "rl_peers"]
     command = [sys.executable, "-m", "pytest", *options, test]
     subprocess.run(command, check=True, env={**os.environ, PATIENT: "1"}, timeout=600)
-
-
-def with_deadline(is_so: Callable[[], bool], seconds: float) -> None:
-    """Wait until something is so."""
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.05)):
-        if is_so():
-            return
-        pause.wait(0.05)
-    raise AssertionError(f"expected it within {seconds} s")
 
 
 async def test_callbacks_progress_and_a_stop(grid: Grid, tmp_path: Path) -> None:

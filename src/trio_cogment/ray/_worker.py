@@ -11,7 +11,6 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from queue import SimpleQueue
 from signal import SIGKILL
 from typing import TypeAlias
 
@@ -36,38 +35,59 @@ _log = logging.getLogger(__name__)
 
 
 class _Trials:
-    """Trials of a worker, and what there is to tell of them."""
+    """Trials of a worker, and what there is to tell of them.
+
+    Each news is kept until a later call says that it has been heard: a call may break off with the connection, while
+    its thread here still waits, and would take what nobody hears then.
+    """
 
     def __init__(self) -> None:
         self._running = 0
-        self._is_idle = threading.Event()
-        self._untold: SimpleQueue[tuple[str, Told]] = SimpleQueue()
+        self._untold: list[tuple[str, Told]] = []
+        #: How many news have been heard, and how often it was asked for some.
+        self._heard = self._calls = 0
+        self._changed = threading.Condition()
 
     async def play(self, site: Site, task: Task) -> None:
         """Run a trial."""
 
         async def started() -> None:
-            self._untold.put((task.trial_id, None))
+            self._tell(task, None)
 
-        self._running += 1
-        self._is_idle.clear()
+        with self._changed:
+            self._running += 1
         try:
             told: Told = await site.attempt(task, started)
         except Exception as error:  # noqa: BLE001  a bug, of which the run has to know
             _log.exception("trial %s: it failed", task.trial_id)
             told = f"{type(error).__name__}: {error}"
-        self._untold.put((task.trial_id, told))
-        self._running -= 1
-        if not self._running:
-            self._is_idle.set()
+        self._tell(task, told)
 
-    def news(self) -> list[tuple[str, Told]]:
-        """Wait in another thread for news; gather more for a moment, unless the run is to give the next trials."""
-        told = [self._untold.get()]
-        self._is_idle.wait(_GATHER_SECONDS)
-        while not self._untold.empty():
-            told.append(self._untold.get())
-        return told
+    def _tell(self, task: Task, told: Told) -> None:
+        with self._changed:
+            self._untold.append((task.trial_id, told))
+            self._running -= told is not None
+            if len(self._untold) == 1 or not self._running:
+                self._changed.notify_all()
+
+    def news(self, heard: int) -> tuple[int, list[tuple[str, Told]]]:
+        """Wait in another thread for news; gather more for a moment, unless the run is to give the next trials.
+
+        Args:
+            heard: how many news of this process have been heard; 0: that is not known.
+
+        Returns how many have been heard with these, and the news: none if another call has come.
+        """
+        with self._changed:
+            if heard > self._heard:
+                del self._untold[: heard - self._heard]
+                self._heard = heard
+            call = self._calls = self._calls + 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._untold or self._calls != call)
+            self._changed.wait_for(lambda: not self._running or self._calls != call, _GATHER_SECONDS)
+            told = self._untold if self._calls == call else []
+            return self._heard + len(told), list(told)
 
 
 class Worker:
@@ -123,9 +143,9 @@ class Worker:
         for task in pickle.loads(pickled):
             thread.start(self._trials.play, thread.value.sites[0], task)
 
-    def news(self) -> bytes:
-        """Wait for news of trials, and return it: pairs of their ids and `Told`, pickled."""
-        return pickle.dumps(self._trials.news())
+    def news(self, heard: int) -> bytes:
+        """Wait for news of trials; return how many have been heard then, and pairs of ids and `Told`, pickled."""
+        return pickle.dumps(self._trials.news(heard))
 
     def end_trials(self, hard: bool) -> None:
         """End the trials that run."""
@@ -135,7 +155,10 @@ class Worker:
     def stop(self) -> None:
         """Close the platform: what still runs is cancelled, and has the time that it needs for that."""
         if self._thread is not None:
-            self._thread.close()
+            try:
+                self._thread.close()
+            except Exception:  # noqa: BLE001  the run takes a call that fails for that of a worker that is gone
+                _log.exception("%s: its end has failed", self._name)
 
 
 def _end_with_parent() -> None:

@@ -148,7 +148,7 @@ class Workers(SiteGroup):
             if room < self.count:
                 break
             await trio.sleep(_LOOK_SECONDS)  # what another run had becomes free some time after its end
-        asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items())
+        asked = ", ".join(f"{need:g} {name}" for name, need in self.needs.items()) or "nothing"
         there = f"there is room for {room}" if room < self.count else f"others leave room for {free}"
         raise FailedPreconditionError(
             f"workers: expected room for {self.count} of {asked} each in {where}, and {there}: ask for fewer workers, "
@@ -197,21 +197,25 @@ async def _disconnect(in_thread: Runner) -> None:
 
 def _places(placement: Any) -> tuple[str, str, list[Mapping[str, float]], list[Mapping[str, float]]]:
     """Return where workers are to be, what else there could be, and what each place there has, in all and free."""
-    # Openly Ray only offers the sum of what is free over all nodes.
-    from ray._private.state import available_resources_per_node
-
     group = getattr(placement, "placement_group", None)
     if (bundles := getattr(group, "bundle_specs", None)) is not None:  # the group may be a word, too
         index = placement.placement_group_bundle_index
         bundles = bundles if index < 0 else bundles[index : index + 1]
         # What others have of the group is not looked at, nor whether it has its place yet.
         return "the placement group", "bundles to it", bundles, bundles
-    # With a NodeAffinitySchedulingStrategy that is not soft.
-    only = None if getattr(placement, "soft", True) else placement.node_id
+    # With a NodeAffinitySchedulingStrategy that is not soft. Labels of nodes are not looked at.
+    only = None if getattr(placement, "soft", True) else getattr(placement, "node_id", None)
     nodes = [node for node in _ray().nodes() if node["Alive"] and only in (None, node["NodeID"])]
-    free = available_resources_per_node()
-    where = "the Ray cluster" if only is None else "that node"
-    return where, "nodes", [node["Resources"] for node in nodes], [free.get(node["NodeID"], {}) for node in nodes]
+    room = [node["Resources"] for node in nodes]
+    try:
+        # Openly Ray only offers the sum of what is free over all nodes.
+        from ray._private.state import available_resources_per_node
+    except ImportError:  # in another version
+        free = room
+    else:
+        by_node = available_resources_per_node()
+        free = [by_node.get(node["NodeID"], {}) for node in nodes]
+    return "the Ray cluster" if only is None else "that node", "nodes", room, free
 
 
 def _pickled(casting: Casting) -> bytes:
@@ -253,6 +257,8 @@ class _WorkerSite:
         self._trials: dict[str, trio.MemorySendChannel[Told]] = {}
         self._to_give: list[Task] = []
         self._has_tasks = trio.Event()
+        #: Held while trials are on their way to the worker.
+        self._giving = trio.Lock()
 
     async def _call(self, method: str, *args: Any) -> Any:
         """Call the worker.
@@ -315,7 +321,7 @@ class _WorkerSite:
                     await started()
                 return told if isinstance(told, Attempt) else self._failed(task, f"the trial was lost: {told}", lost)
         finally:
-            del self._trials[task.trial_id]
+            self._trials.pop(task.trial_id, None)
         # It would have ended the trial by itself, long ago: Ray is to start another process.
         self._down()
         _ray().kill(self._handle, no_restart=False)
@@ -335,34 +341,45 @@ class _WorkerSite:
 
     def _tell(self, news: Iterable[tuple[str, Told]]) -> None:
         for trial_id, told in news:
-            if trial_id in self._trials:
-                self._trials[trial_id].send_nowait(told)
+            # Nothing follows how it ended, and nobody gives a trial that is lost.
+            hear = self._trials.get(trial_id) if told is None else self._trials.pop(trial_id, None)
+            if hear is not None:
+                hear.send_nowait(told)
 
     async def give(self) -> None:
         """Give trials to the worker, for as long as the run lasts: at once all that have come since the last time."""
         while True:
             await self._has_tasks.wait()
             self._has_tasks = trio.Event()
-            tasks, self._to_give = self._to_give, []
-            try:
-                # Pickled, once for all of them: Ray would take much longer.
-                await self._call("give", pickle.dumps(tasks))
-            except UnavailableError as error:
-                self._lose([task.trial_id for task in tasks], error)
+            async with self._giving:
+                tasks, self._to_give = [task for task in self._to_give if task.trial_id in self._trials], []
+                if not tasks:
+                    continue
+                try:
+                    # Pickled, once for all of them: Ray would take much longer.
+                    await self._call("give", pickle.dumps(tasks))
+                except UnavailableError as error:
+                    self._lose([task.trial_id for task in tasks], error)
 
     async def listen(self) -> None:
         """Hear what the worker tells of its trials, for as long as the run lasts."""
+        heard = 0
         while True:
             await self._up.wait()
             try:
-                self._tell(pickle.loads(await self._call("news")))
+                heard, news = pickle.loads(await self._call("news", heard))
+                self._tell(news)
             except UnavailableError as error:
+                heard = 0
                 self._lose(list(self._trials), error)
 
     async def end_trials(self, *, hard: bool) -> None:
         """See `Site.end_trials`."""
-        if self._trials and self._up.is_set():
-            await self._call("end_trials", hard)
+        tasks, self._to_give = self._to_give, []
+        self._tell((task.trial_id, self._failed(task, "it was not begun", Verdict.NOT_STARTED)) for task in tasks)
+        async with self._giving:  # a call would overtake the one that gives them
+            if self._trials and self._up.is_set():
+                await self._call("end_trials", hard)
 
     async def stop(self) -> None:
         """Let the worker close its platform, with all that its participants have to do at the end."""

@@ -28,8 +28,10 @@ class Made:
         name: of it.
         seconds: that each of its trials takes.
         lost: whether its first trial is lost with it.
+        doubts: how many of its trials are lost with it before it has begun them.
         deaf: it answers nobody who asks it.
         broken: it refuses whatever it is asked.
+        said: the text of its refusals.
         asked: how often it was asked whether it can take trials again.
         told: how it was told to end its trials: hard or not.
     """
@@ -37,13 +39,18 @@ class Made:
     name: str
     seconds: float = 0.0
     lost: bool = False
+    doubts: int = 0
     deaf: bool = False
     broken: bool = False
+    said: str = "not now"
     asked: int = 0
     told: list[bool] = field(default_factory=list)
 
     async def attempt(self, task: Task, started: Started) -> Attempt:
         """Run a trial."""
+        if self.doubts:
+            self.doubts -= 1
+            return Attempt.failed(task, self.name, "it was gone", Verdict.IN_DOUBT)
         await started()
         if self.lost:
             return Attempt.failed(task, self.name, "it is gone", Verdict.SITE_LOST)
@@ -64,7 +71,7 @@ class Made:
         if self.deaf:
             await trio.sleep_forever()
         if self.broken:
-            raise UnavailableError("not now")
+            raise UnavailableError(self.said)
 
 
 @dataclass
@@ -91,6 +98,7 @@ class Group(SiteGroup):
     [
         (Made("one", lost=True, deaf=True), "one: no answer within 10 s"),
         (Made("one", lost=True, broken=True), "one: not now"),
+        (Made("one", lost=True, broken=True, said=""), "one: UnavailableError"),
     ],
 )
 async def test_a_site_that_fails_is_asked_until_the_run_gives_up(
@@ -112,13 +120,39 @@ async def test_the_others_go_on_meanwhile(autojump_clock: trio.testing.MockClock
 async def test_a_stop_tells_each_site_and_waits_for_none_that_is_deaf(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sites = [Made("deaf", seconds=100.0, deaf=True), Made("broken", seconds=100.0, broken=True), Made("well", 100.0)]
+    """Its trials have failed some time after they should have been ended hard, whatever they do there."""
+    deaf, broken = Made("deaf", seconds=math.inf, deaf=True), Made("broken", seconds=math.inf, broken=True)
+    sites = [deaf, broken, Made("well", seconds=20.0)]
     async with open_run(9, on=Group(sites)) as run:
         await trio.testing.wait_all_tasks_blocked()
         results = await run.stop(grace_seconds=30.0)
+    # The time of grace, then the time in which a site may hear of the hard end, and the trials' own for it.
+    assert trio.current_time() == 30 + 10 + 5
     assert sorted(results.orchestrators.tolist()) == ["broken", "deaf", "well"]
+    assert {trial.orchestrator: trial.error for trial in results.failures} == dict.fromkeys(
+        ["broken", "deaf"], "it has not ended, though it was told to"
+    )
     assert [site.told for site in sites] == [[False, True]] * 3
     assert caplog.messages == ["broken: its trials cannot be ended: not now"] * 2
+
+
+async def test_a_site_that_is_deaf_takes_no_longer_than_the_grace(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_run(1, on=Group([Made("deaf", seconds=math.inf, deaf=True)])) as run:
+        await trio.testing.wait_all_tasks_blocked()
+        await run.stop(grace_seconds=2.0)
+    assert trio.current_time() == 2 + 10 + 5
+
+
+@pytest.mark.parametrize(("doubts", "failed", "attempts"), [(2, 0, 1), (3, 1, 1)])
+async def test_a_trial_that_was_given_and_had_not_begun_costs_no_retry_twice(
+    autojump_clock: trio.testing.MockClock, doubts: int, failed: int, attempts: int
+) -> None:
+    """Then it counts as the cause: there would be no end otherwise."""
+    results = await run_trials_async(1, on=Group([Made("one", doubts=doubts)]), retries=0)
+    assert len(results.failures) == failed
+    assert [trial.attempts for trial in results.trials] == [attempts]
+    assert [trial.error for trial in results.lost] == ["it was gone"] * 2
+    assert len({trial.trial_id for trial in [*results.trials, *results.lost]}) == 3
 
 
 async def test_seeds_that_sites_are_told_of_are_the_lowest_and_the_highest() -> None:

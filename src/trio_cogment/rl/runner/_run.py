@@ -16,7 +16,7 @@ from trio_cogment.rl.runner._watching import is_asynchronous
 from trio_cogment.rl.runner.callbacks import TrialCallback
 from trio_cogment.rl.runner.progress import Progress, ProgressFunction
 from trio_cogment.rl.runner.results import Results, TrialResult
-from trio_cogment.rl.runner.sites import Site, Task, Verdict
+from trio_cogment.rl.runner.sites import Attempt, Site, Task, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _MAX_DOUBTS = 3
 _PROBE_SECONDS = 10.0
 #: How long a site may take to be told that its trials are to end.
 _TELLING_SECONDS = 10.0
-#: How long leaving a run after a cancellation or an error may take, to end the trials that run.
+#: How long trials that are ended hard may take for it: at a stop, and when a run is left by a cancellation or an error.
 _FAREWELL_SECONDS = 5.0
 
 
@@ -80,6 +80,8 @@ class Run:
         self._changed = trio.Event()
         self._over = trio.Event()
         self._telling = trio.Lock()
+        #: Of the attempts that run.
+        self._scopes: set[trio.CancelScope] = set()
         #: A callback has raised, or is running.
         self._broken = False
 
@@ -144,18 +146,23 @@ class Run:
         results. Trials that were not started have none.
 
         Args:
-            grace_seconds: after this time the trials that still run are ended hard; 0 ends them hard at once.
+            grace_seconds: after this time the trials that still run are ended hard; 0 ends them hard at once. Those of
+                a site that does not do it have failed after some seconds more.
 
         After `Cancelled` the run is still being ended, softly.
         """
         self._schedule.stop()
         self._notify()
         if grace_seconds > 0:
-            await self._end_trials(hard=False)
             with trio.move_on_after(grace_seconds):
+                await self._end_trials(hard=False)
                 await self._over.wait()
         if not self.over:
             await self._end_trials(hard=True)
+            with trio.move_on_after(_FAREWELL_SECONDS):
+                await self._over.wait()
+            for scope in self._scopes:
+                scope.cancel()
         return await self.wait()
 
     async def _end_trials(self, *, hard: bool) -> None:
@@ -205,14 +212,14 @@ class Run:
 
     async def _probe(self, number: int) -> None:
         site = self._sites[number]
-        why = f"no answer within {_PROBE_SECONDS:g} s"
+        answered, why = False, f"no answer within {_PROBE_SECONDS:g} s"
         with trio.move_on_after(_PROBE_SECONDS):
             try:
                 await site.probe()
-                why = ""
+                answered = True
             except CogmentError as error:
-                why = str(error)
-        if why:
+                why = str(error) or type(error).__name__
+        if not answered:
             self._last_error = f"{site.name}: {why}"
             self._schedule.no_answer(number, trio.current_time())
         else:
@@ -235,7 +242,14 @@ class Run:
         async def started() -> None:
             await self._tell(lambda callback: callback.on_trial_start(job.index, job.seed, task.trial_id))
 
-        tried = await self._sites[number].attempt(task, started)
+        site = self._sites[number]
+        tried: Attempt | None = None
+        with trio.CancelScope() as scope:
+            self._scopes.add(scope)
+            tried = await site.attempt(task, started)
+        self._scopes.remove(scope)
+        if tried is None:
+            tried = Attempt.failed(task, site.name, "it has not ended, though it was told to", Verdict.LOST)
         verdict = tried.verdict
         if before is not None:
             if verdict in (Verdict.DONE, Verdict.LOST) and tried.result.failed and not self._schedule.stopped:
