@@ -28,7 +28,16 @@ from trio_cogment.api.common_pb2 import EndOfTrial
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import RpcError, StatusCode
-from trio_cogment.base.services import ATTEMPTS, SERVICES, TRIAL_ATTEMPT, TRIAL_ID, TRIAL_ORCHESTRATOR, ServiceKind
+from trio_cogment.base.services import (
+    ATTEMPTS,
+    SERVICES,
+    TRIAL_ATTEMPT,
+    TRIAL_ID,
+    TRIAL_ORCHESTRATOR,
+    TRIAL_OWNER,
+    TRIAL_QUOTAS,
+    ServiceKind,
+)
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, methods_of, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient
 from trio_cogment.servers.datastore import Datastore, TrialEnd, datastore_services
@@ -91,6 +100,48 @@ async def test_only_orchestrators_may_and_none_with_the_token_of_a_trial(method:
             with pytest.raises(RpcError) as refused:
                 await first_reply(channel, method)
             assert refused.value.code is StatusCode.PERMISSION_DENIED
+
+
+async def test_a_data_log_with_the_token_of_a_trial_is_no_attempt_at_it() -> None:
+    """The participants know that token: with an attempt they would take the trial from its orchestrator."""
+    store = MemoryStore(1 << 20)
+    own, shared = (token_text(grant(Role.ORCHESTRATOR, trials=trials)) for trials in ((), (EXACTLY + "a",)))
+    async with (
+        Datastore(store) as datastore,
+        listening(datastore, control()) as port,
+        Channel("127.0.0.1", port, token=own) as orchestrator,
+        Channel("127.0.0.1", port, token=shared) as participant,
+    ):
+        async with data_log(orchestrator, 0) as attempt:
+            for said in (0, attempt, attempt + 1):
+                with pytest.raises(RpcError) as refused:
+                    async with data_log(participant, said):
+                        pass
+                assert refused.value.code is StatusCode.PERMISSION_DENIED
+        async with data_log(orchestrator, attempt) as still:
+            assert still == attempt == 1
+
+
+@pytest.mark.parametrize(("quotas", "code"), [("", None), ("stored_bytes=0", StatusCode.RESOURCE_EXHAUSTED)])
+async def test_a_data_log_of_an_attempt_says_whose_it_is_and_what_that_one_may_store(
+    quotas: str, code: StatusCode | None
+) -> None:
+    store = MemoryStore(1 << 20)
+    about = ((TRIAL_ID, "a"), (TRIAL_ATTEMPT, "0"), (TRIAL_OWNER, "token:ann"), (TRIAL_QUOTAS, quotas))
+    async with (
+        Datastore(store) as datastore,
+        listening(datastore, control()) as port,
+        Channel("127.0.0.1", port, token=token_text(grant(Role.ORCHESTRATOR))) as channel,
+        channel.call(DATA_LOG, metadata=about) as call,
+    ):
+        await call.send(RunTrialDatalogInput(trial_params=params_with("ann")))
+        if code is None:
+            assert (await call.receive()) is not None
+            assert (await get(store, "a")).owner == "token:ann"
+        else:
+            with pytest.raises(RpcError) as refused:
+                await call.receive()
+            assert refused.value.code is code
 
 
 async def test_of_many_who_take_over_one_has_the_trial() -> None:

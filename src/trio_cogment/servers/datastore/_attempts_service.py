@@ -42,7 +42,7 @@ class AttemptsService:
 
     async def WatchLeft(self, request: WatchLeftRequest, call: ServerCall) -> None:
         """Tell of the trials that nobody runs, indefinitely."""
-        _check(call)
+        check_counts(call)
         endpoint = _endpoint(request.orchestrator)
         datastore = self._datastore
         with datastore.waited_elsewhere():
@@ -68,7 +68,7 @@ class AttemptsService:
 
     async def TakeOver(self, request: TakeOverRequest, call: ServerCall) -> TakeOverReply:
         """Compare the attempt that has a trial with the one that is said, and give the trial to the next one."""
-        _check(call)
+        check_counts(call)
         endpoint = _endpoint(request.orchestrator)
         before = _attempt(request.attempt)
         trial = await self._datastore.store.trial(request.trial_id)
@@ -78,13 +78,13 @@ class AttemptsService:
 
     async def GiveUp(self, request: GiveUpRequest, call: ServerCall) -> GiveUpReply:
         """End a trial that was taken over; the second time nothing happens."""
-        _check(call)
+        check_counts(call)
         await self._datastore.give_up(request.trial_id, _attempt(request.attempt), request.end)
         return GiveUpReply()
 
     async def Release(self, request: ReleaseRequest, call: ServerCall) -> ReleaseReply:
         """Let others take over a trial, unless another attempt has it."""
-        _check(call)
+        check_counts(call)
         await self._datastore.release(request.trial_id, _attempt(request.attempt))
         return ReleaseReply()
 
@@ -102,7 +102,12 @@ async def _wake_by_streams(datastore: Datastore, woken: AsyncBool) -> None:
         woken.value = True
 
 
-def _check(call: ServerCall) -> None:
+def check_counts(call: ServerCall) -> None:
+    """Refuse a caller that may not say who has a trial: its participants know the token for that trial.
+
+    Raises:
+        PermissionDeniedError: it has no token for all trials.
+    """
     grant = call.identity.grant
     if not (call.identity.admin or (Role.ORCHESTRATOR in grant.roles and not (grant.trials or grant.owner))):
         raise PermissionDeniedError("expected the token of an orchestrator, for all trials")

@@ -32,7 +32,7 @@ from trio_cogment.base.services import (
     ServiceKind,
 )
 from trio_cogment.rpc import IN_PROCESS, ServerCall, bind
-from trio_cogment.servers.datastore._attempts_service import AttemptsService
+from trio_cogment.servers.datastore._attempts_service import AttemptsService, check_counts
 from trio_cogment.servers.datastore._datastore import Datastore
 from trio_cogment.servers.datastore._intake import Intake, IntakeStream
 from trio_cogment.servers.datastore._trial_service import TrialService
@@ -137,9 +137,9 @@ def _owner(call: ServerCall, trial_id: str) -> tuple[str, Quotas]:
     if not (identity.admin or grant.names_trial(trial_id)):
         raise PermissionDeniedError(f"trial {trial_id!r}: not for this caller")
     said = call.metadata.texts(TRIAL_OWNER)
+    quotas = call.metadata.texts(TRIAL_QUOTAS)
     if identity.by_address:
         # With open access nothing has an owner; a gateway of this process may say for whom it writes.
-        quotas = call.metadata.texts(TRIAL_QUOTAS)
         if not said or call.peer != IN_PROCESS:
             return "", Quotas()
         return unquote(said[0]), Quotas.parse(quotas[0] if quotas else "")
@@ -148,7 +148,7 @@ def _owner(call: ServerCall, trial_id: str) -> tuple[str, Quotas]:
     # A token for one trial is known to those who take part in it; of whose trials an orchestrator writes, only a token
     # of its own is believed.
     if said and (identity.admin or not grant.trials):
-        return unquote(said[0]), Quotas()
+        return unquote(said[0]), Quotas.parse(quotas[0] if quotas else "")
     return identity.account, grant.quotas
 
 
@@ -167,10 +167,12 @@ def _attempt(call: ServerCall) -> int | None:
 
     Raises:
         InvalidArgumentError: that is no number.
+        PermissionDeniedError: it has no token for all trials; with that of one trial its participants could take it.
     """
     said = call.metadata.texts(TRIAL_ATTEMPT)
     if not said:
         return None
+    check_counts(call)
     if not (said[0].isascii() and said[0].isdigit() and int(said[0][:20]) <= MAX_NUMBER):
         raise InvalidArgumentError(f"metadata {TRIAL_ATTEMPT}: expected a number from 0 on, got {said[0][:40]!r}")
     return int(said[0])

@@ -29,13 +29,14 @@ from trio_cogment.base.services import (
     TRIAL_ID,
     TRIAL_ORCHESTRATOR,
     TRIAL_OWNER,
+    TRIAL_QUOTAS,
     USER_ID,
     ServiceKind,
 )
 from trio_cogment.base.taking_up import Past, PastReader, branch_of, joined
 from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
 from trio_cogment.servers.orchestrator._attempts import Attempts, not_counted
-from trio_cogment.servers.orchestrator._connections import Connections, Target
+from trio_cogment.servers.orchestrator._connections import Authorization, Connections, Target
 from trio_cogment.servers.orchestrator._room import Holding
 from trio_cogment.servers.orchestrator.sinks import LocalSink, SampleSink, SampleStream
 
@@ -103,11 +104,11 @@ class RemoteSink:
         whose = ((TRIAL_OWNER, quote(owner)),) if owner else ()
         endpoint = self._connections.own_endpoint
         where = ((TRIAL_ORCHESTRATOR, quote(endpoint)),) if endpoint else ()
-        who = self._connections.authorization(trial_id, self._holding)
+        who = self._authorization(trial_id)
         return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *where, *who)
 
-    def _reader(self, trial_id: str) -> MetadataLike:
-        """Return what says who reads the past of a trial."""
+    def _authorization(self, trial_id: str) -> Authorization:
+        """Return what says who writes a trial, or reads its past."""
         return self._connections.authorization(trial_id, self._holding)
 
     async def _begin(self, _call: ClientCall) -> int:
@@ -127,7 +128,7 @@ class RemoteSink:
             NotFoundError, DataLossError: see there.
             RpcError: it cannot be reached, or does not let this orchestrator read.
         """
-        who = self._reader(trial_id)
+        who = self._authorization(trial_id)
         async with self._connections.open(self._target) as opener:
             reply = await opener.unary(_RETRIEVE_TRIALS, RetrieveTrialsRequest(trial_ids=[trial_id]), metadata=who)
             if not reply.trial_infos:
@@ -202,10 +203,13 @@ class CountedRemoteSink(RemoteSink):
 
     @override
     def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
-        return (*super()._metadata(trial_id, user_id), (TRIAL_ATTEMPT, str(self._attempt)))
+        quotas = self._holding.quotas.text()
+        of_owner = ((TRIAL_QUOTAS, quotas),) if quotas else ()
+        return (*super()._metadata(trial_id, user_id), *of_owner, (TRIAL_ATTEMPT, str(self._attempt)))
 
     @override
-    def _reader(self, trial_id: str) -> MetadataLike:
+    def _authorization(self, trial_id: str) -> Authorization:
+        # The participants know the token for the trial: it does not say who has it.
         return self._connections.own_authorization()
 
     @override
