@@ -12,14 +12,14 @@ import trio
 import trio.testing
 
 from trio_cogment import Participants, Platform, open_platform
-from trio_cogment.api.common_pb2 import EndOfTrial, TrialState
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import UnavailableError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.resuming import STEPS, Candidate, Notice, Step, candidate
 from trio_cogment.sdk import ActorSession, EnvironmentSession, StoredSample, actor_params, trial_params
 from trio_cogment.servers.datastore._memory import MemoryStore
-from trio_cogment.servers.datastore.storage import StoredTrial, TrialEnd
+from trio_cogment.servers.datastore.storage import RELEASED, StoredTrial, TrialEnd, TrialWrite
 from trio_cogment.testing.conformance.trial_store import get
 
 LAST_TICK = 12
@@ -204,6 +204,28 @@ async def test_a_branch_goes_on_with_what_was_before_it(tick_id: int) -> None:
     assert table.ticks == list(range(4 + max(0, had - 1), LAST_TICK + 1))
     properties = (await get(store, "t")).params.properties
     assert (properties["branch.trial"], properties["branch.tick"], properties["resume.attempt"]) == ("first", "4", "2")
+
+
+@pytest.mark.parametrize(("owner", "reads"), [("token:ann", True), ("token:mallory", False), ("", True)])
+async def test_a_branch_is_not_given_the_past_of_somebody_elses_trial(owner: str, reads: bool) -> None:
+    """Its properties may have come into the store by whatever way; what this process has started may read all."""
+    store = MemoryStore(1 << 30)
+    async with orchestrator(store, Table()) as platform:
+        await platform.orchestrator.start_trial(trial_id="first", user_id="a", params=PARAMS, account="token:ann")
+        await over(platform, "first")
+    params = TrialParams()
+    params.CopyFrom(PARAMS)
+    params.properties.update({"branch.trial": "first", "branch.tick": "4"})
+    await store.apply([TrialWrite("t", "m", params, True, owner, RELEASED, 1)])
+    table = Table()
+    async with orchestrator(store, table) as platform:
+        samples = await over(platform)
+    if reads:
+        assert totals(samples) == TOTALS[4:]
+    else:
+        assert not samples
+        assert not table.ticks
+        assert "it belongs to somebody else" in EndOfTrial.FromString((await get(store, "t")).outcome).reason
 
 
 async def test_nothing_goes_on_unless_it_is_asked_for() -> None:

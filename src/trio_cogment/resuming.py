@@ -371,16 +371,21 @@ class Resuming:
             await trio.sleep(_RETRY_SECONDS)
 
     async def _start_once(self, trial: StoredTrial, attempt: int) -> TrialParams:
-        trial_id, orchestrator = trial.trial_id, self._orchestrator
+        trial_id, orchestrator, owner = trial.trial_id, self._orchestrator, trial.owner
         params, past = TrialParams(), None
         params.CopyFrom(trial.params)
+
+        def may_read(whose: str) -> bool:
+            # What a branch has before its first tick is read again, and as at its start it has to be of its owner.
+            return not owner or whose == owner
+
         try:
-            _, past = await orchestrator.read_past(trial_id, attempt=attempt)
+            _, past = await orchestrator.read_past(trial_id, account=owner, may_read=may_read, attempt=attempt)
         except NotFoundError:
             if trial.samples_count:
                 raise
             if (branch := branch_of(params.properties)) is not None:
-                _, past = await orchestrator.read_past(*branch, attempt=attempt)
+                _, past = await orchestrator.read_past(*branch, account=owner, may_read=may_read)
         tick_id = 0 if past is None else past.tick_id
         params.properties.update({RESUME_ATTEMPT: str(attempt), RESUME_TICK: str(tick_id)})
         before = orchestrator.trials.get(trial_id)

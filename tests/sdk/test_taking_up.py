@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ import trio
 from trio_cogment import Participants, Platform, open_platform
 from trio_cogment.api.common_pb2 import TakenUp, TrialParams
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
-from trio_cogment.base.errors import CogmentError, NotFoundError, TrialFailedError
+from trio_cogment.base.errors import CogmentError, NotFoundError, RpcError, StatusCode, TrialFailedError
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.sdk import ActorSession, EnvironmentSession, StoredSample, actor_params, trial_params
+from trio_cogment.base.taking_up import without_reserved
+from trio_cogment.rpc import Channel, open_listeners, serve
+from trio_cogment.sdk import ActorSession, Controller, EnvironmentSession, StoredSample, actor_params, trial_params
 
 LAST_TICK = 9
 
@@ -127,6 +130,29 @@ async def test_a_branch_of_a_branch_has_its_past_from_both(checkpoint_ticks: int
         if not checkpoint_ticks:
             with pytest.raises(CogmentError, match=f"there is no trial '{first}'"):
                 await platform.controller.start_branch(second, 4)
+
+
+@pytest.mark.parametrize("name", ["branch.trial", "branch.tick", "resume.attempt", "resume.tick", "resume.owner"])
+async def test_properties_of_trials_that_go_on_cannot_be_said_by_who_starts_one(name: str) -> None:
+    """Who could say them would be given the past of other people's trials when the orchestrator is started again."""
+    params = without_reserved(PARAMS)
+    params.properties[name] = "3"
+    async with table(Sum()) as platform, trio.open_nursery() as nursery:
+        running = await nursery.start(partial(serve, platform.services, await open_listeners("127.0.0.1")))
+        async with Channel("127.0.0.1", running.port) as channel:
+            controller = Controller(channel)
+            with pytest.raises(RpcError, match=f"params.properties: '{name}' is set by the orchestrator") as refused:
+                await controller.start_trial(params)
+            assert refused.value.code is StatusCode.INVALID_ARGUMENT
+            first = await controller.start_trial(PARAMS)
+            await played(platform, first)
+            # The stored parameters of one that has gone on are a branch's all the same.
+            branch = await controller.start_branch(first, 3, params=params)
+            await played(platform, branch)
+        (info,) = await platform.datastore_client().trials([branch])
+        assert dict(info.params.properties) == {"branch.trial": first, "branch.tick": "3"}
+        assert dict(params.properties) == {name: "3"}
+        nursery.cancel_scope.cancel()
 
 
 async def test_with_its_past_a_branch_is_whole() -> None:

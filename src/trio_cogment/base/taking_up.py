@@ -13,7 +13,7 @@ from typing import Final
 
 from trio_cogment.api.common_pb2 import Checkpoint, PastTick, TakenUp, TrialParams
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.base.errors import DataLossError, NotFoundError
+from trio_cogment.base.errors import DataLossError, InvalidArgumentError, NotFoundError
 
 #: Properties of a branch: of which stored trial it is one, and from which tick on.
 BRANCH_TRIAL: Final = "branch.trial"
@@ -23,6 +23,35 @@ RESUME_ATTEMPT: Final = "resume.attempt"
 RESUME_TICK: Final = "resume.tick"
 #: Property of a trial that its owner alone goes on with, who is named here.
 RESUME_OWNER: Final = "resume.owner"
+#: They say what a trial goes on with: whoever could write them himself would have the past of other people's trials.
+_RESERVED: Final = (BRANCH_TRIAL, BRANCH_TICK, RESUME_ATTEMPT, RESUME_TICK, RESUME_OWNER)
+
+
+def refuse_reserved(properties: Mapping[str, str], allowed: str = "") -> None:
+    """Refuse properties that are set for trials that go on, in the parameters of one that begins.
+
+    Args:
+        properties: of the trial.
+        allowed: may be there nevertheless.
+
+    Raises:
+        InvalidArgumentError: naming one.
+    """
+    for name in _RESERVED:
+        if name in properties and name != allowed:
+            raise InvalidArgumentError(
+                f"params.properties: {name!r} is set by the orchestrator: leave it out (a branch is started with "
+                "take_up, by Controller.start_branch)"
+            )
+
+
+def without_reserved(params: TrialParams) -> TrialParams:
+    """Return the parameters of a branch: those of a stored trial, but for what says how that one has gone on."""
+    found = TrialParams()
+    found.CopyFrom(params)
+    for name in _RESERVED:
+        found.properties.pop(name, None)
+    return found
 
 
 def checkpoint_of(tick_id: int, content: bytes) -> Checkpoint:

@@ -128,7 +128,9 @@ class RemoteSink:
             NotFoundError, DataLossError: see there.
             RpcError: it cannot be reached, or does not let this orchestrator read.
         """
-        who = self._authorization(trial_id)
+        # An earlier trial is read as whoever has started this one.
+        authorization = self._connections.authorization(trial_id, self._holding)
+        who = authorization if lineage else self._authorization(trial_id)
         async with self._connections.open(self._target) as opener:
             reply = await opener.unary(_RETRIEVE_TRIALS, RetrieveTrialsRequest(trial_ids=[trial_id]), metadata=who)
             if not reply.trial_infos:

@@ -49,6 +49,7 @@ from trio_cogment.base.services import (
     TRIAL_RUN,
     ServiceKind,
 )
+from trio_cogment.base.taking_up import RESUME_OWNER, refuse_reserved, without_reserved
 from trio_cogment.budget.quotas import Ledger
 from trio_cogment.rpc import IN_PROCESS, ServedAtOnce, ServerCall, bind
 from trio_cogment.servers.orchestrator._orchestrator import Orchestrator
@@ -190,7 +191,10 @@ class LifecycleService(About):
                 may_read=_reading(call, account),
             )
             taken_up = past.message()
-            params = theirs if params is None else params
+            params = without_reserved(theirs if params is None else params)
+        elif params is not None:
+            # An experiment starts its trials in this process.
+            refuse_reserved(params.properties, RESUME_OWNER if call.peer == IN_PROCESS else "")
         trial_id = await self._orchestrator.start_trial(
             trial_id=request.trial_id_requested,
             user_id=request.user_id,
