@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from trio_cogment.base.errors import NotFoundError
 from trio_cogment.experiment.experiment_file import load_experiment
 from trio_cogment.experiment.machine import ExperimentMachine, Happened
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant, opened_store, trials_of
-from trio_cogment.experiment.tables import played_trials, tables_of
+from trio_cogment.experiment.tables import _counting, played_trials, tables_of
 
 PERSON = {"number": 1, "step": "out", "end": "complete", "group": 1, "place": 0, "trial": 2, "page": 0}
 NASTY = 'a "quoted" text,\nwith lines, é and =SUM(A1)'
@@ -138,6 +140,28 @@ def test_attempts_at_a_check(
     assert [(each["attempt"], each["answers"]) for each in wrong] == [
         (number, {"rule": answer}) for number, answer in enumerate(given, 1) if answer == "b"
     ]
+
+
+def test_actions_that_are_asked_again_count_once_also_if_that_happens_meanwhile(store: ExperimentStore) -> None:
+    """Researchers load the tables down while the server writes."""
+
+    def of(time_ns: int, what: str, tick: int) -> Event:
+        return Event(time_ns, "ann" if what == "action" else "", what, 1, {"trial": 0, "trial_id": "t1", "tick": tick})
+
+    goes_on = of(11, "trial goes on", 3), of(12, "action", 3)
+    seen: list[list[int]] = []
+
+    class Written(ExperimentStore):
+        def events(self, *what: str) -> Iterator[Event]:
+            yield from list(super().events(*what))
+            if what == ("trial goes on",) and not seen:
+                self.write(Batch(events=list(goes_on)))
+
+    with closing(Written(store.path)) as opened:
+        opened.open()
+        for _ in range(2):
+            seen.append([event.time_ns for event in _counting(opened, "action")])
+    assert seen == [[7], [12]]
 
 
 def test_trials(store: ExperimentStore) -> None:

@@ -162,14 +162,19 @@ def _participants(experiment: Experiment, store: ExperimentStore) -> Iterator[Se
 
 
 def _counting(store: ExperimentStore, *what: str) -> Iterator[Event]:
-    """Yield events without the actions in ticks that were asked again when their trial went on."""
+    """Yield events without the actions in ticks that were asked again when their trial went on.
+
+    The server may write meanwhile.
+    """
     again: dict[str, list[int]] = {}
     for event in store.events("trial goes on"):
         again.setdefault(event.detail["trial_id"], []).append(event.detail["tick"])
     for event in store.events(*what, "trial goes on") if what else store.events():
-        ticks = again.get(event.detail.get("trial_id", ""), ())
+        ticks = again.get(event.detail.get("trial_id", ""), [])
         if event.what == "trial goes on":
-            ticks.pop(0)  # type: ignore[union-attr]  # it is there
+            if not ticks:
+                return  # it has gone on since those were read: this is of the time before, in which no action was again
+            ticks.pop(0)
         if event.what in ("action", "late") and any(event.detail["tick"] >= tick_id for tick_id in ticks):
             continue
         if not what or event.what in what:
