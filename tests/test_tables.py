@@ -41,3 +41,11 @@ def test_the_flag_of_a_setting_means_what_the_setting_means() -> None:
     [row] = [row for row in flags("serve") if row.startswith("| `--keep_trials` ")]
     assert "`serve` only: how many ended trials are kept" in row
     assert row.endswith(" (`datastore.keep_trials`) |")
+
+
+def test_a_flag_of_one_of_the_servers_in_a_table_says_of_which() -> None:
+    others = tables.options_of("services", "orchestrator").keys(), tables.options_of("serve").keys()
+    for row in list(flags("serve"))[2:]:
+        name, _, _, meaning = row.strip("| ").split(" | ", 3)
+        for only, other in zip(("`serve` only: ", "`services orchestrator` only: "), others, strict=True):
+            assert meaning.startswith(only) is (name.strip("`") not in other), row

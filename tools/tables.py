@@ -195,9 +195,13 @@ def _rows(table: str) -> dict[str, list[str]]:
 def _flag(table: str, name: str, option: click.Option, present: list[str] | None) -> list[str]:
     variables = ", then ".join(f"`{variable}`" for variable in variables_of(option)) or "-"
     section, key = getattr(option, "section", ""), getattr(option, "key", "")
+    only = ""
+    if table == "serve" and name not in options_of("services", "orchestrator"):
+        only = "`serve` only: "
+    elif table == "serve" and name not in options_of("serve"):
+        only = "`services orchestrator` only: "
     declared = next((each for each in fields(CLASSES[section]) if each.name == key), None) if section else None
     if declared is not None and not declared.metadata["setting"].flag.text:
-        only = "`serve` only: " if table == "serve" and name not in options_of("services", "orchestrator") else ""
         meaning = f"{only}{declared.metadata['setting'].text} (`{section}.{key}`)"
         return [f"`{name}`", variables, _default(declared.default), meaning]
     if present is None:
@@ -207,7 +211,8 @@ def _flag(table: str, name: str, option: click.Option, present: list[str] | None
     default = _default(given[0] if isinstance(given, list | tuple) and given else given)
     # A default may be explained: `0: no limit`; and "none" may be said in other words.
     explained = default == "none" or default in present[2]
-    return [f"`{name}`", variables, present[2] if explained else default, present[3]]
+    meaning = present[3] if present[3].startswith(only) else only + present[3]
+    return [f"`{name}`", variables, present[2] if explained else default, meaning]
 
 
 #: The pages, with their tables: the lines of each, by its name.
