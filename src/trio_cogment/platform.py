@@ -17,8 +17,8 @@ from trio_cogment._old_places import warn_of_old_name
 from trio_cogment.access import AccessControl
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig, RpcConfig
-from trio_cogment.base.endpoints import DISCOVER, GrpcEndpoint, parse_server_endpoint
-from trio_cogment.base.errors import CogmentError, FailedPreconditionError, StatusCode, status_of
+from trio_cogment.base.endpoints import DISCOVER, DiscoverEndpoint, GrpcEndpoint, parse_server_endpoint
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, StatusCode, status_of
 from trio_cogment.base.host import Host
 from trio_cogment.base.host.running import require_trio
 from trio_cogment.base.metrics import OrchestratorMetrics
@@ -289,7 +289,13 @@ async def open_platform(
     require_trio("open_platform")
     config = config or PlatformConfig()
     if config.orchestrator.datastore:
-        parse_server_endpoint(config.orchestrator.datastore, discovery=True, field_name="datastore")
+        named = parse_server_endpoint(config.orchestrator.datastore, discovery=True, field_name="datastore")
+        if config.orchestrator.resume and access is not None and isinstance(named, DiscoverEndpoint):
+            # It is shown a token for all trials: that is for no one whom a directory has named.
+            raise InvalidArgumentError(
+                "datastore: with resume, where tokens are asked for, expected its address, grpc://host:port, "
+                f"got {config.orchestrator.datastore!r}"
+            )
     host = host or Host()
     if not isinstance(participants, Participants):
         participants = Participants(participants, host=host)

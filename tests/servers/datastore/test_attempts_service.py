@@ -27,7 +27,7 @@ from trio_cogment.api.attempts_pb2 import (
 from trio_cogment.api.common_pb2 import EndOfTrial
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
-from trio_cogment.base.errors import RpcError, StatusCode
+from trio_cogment.base.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.base.services import (
     ATTEMPTS,
     SERVICES,
@@ -301,6 +301,17 @@ async def orchestrator(port: int, table: Table, name: str) -> AsyncIterator[Plat
     async with open_platform(table.participants(), config=config, access=control()) as platform:
         platform.reached_at(f"grpc://{name}:9000")
         yield platform
+
+
+@pytest.mark.parametrize("settings", [{"resume": True}, {}])
+async def test_the_token_for_all_trials_is_for_no_datastore_that_a_directory_names(settings: dict[str, bool]) -> None:
+    orchestrator = OrchestratorConfig(datastore="cogment://discover", **settings)
+    if not settings:
+        async with open_platform(config=PlatformConfig(orchestrator=orchestrator), access=control()):
+            return
+    with pytest.raises(InvalidArgumentError, match="datastore: with resume, where tokens are asked for, expected its"):
+        async with open_platform(config=PlatformConfig(orchestrator=orchestrator), access=control()):
+            pass
 
 
 async def test_a_stop_hands_trials_over_where_tokens_are_asked_for() -> None:
