@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -324,3 +325,70 @@ async def test_a_trial_whose_environment_cannot_go_on_ends_with_the_stop() -> No
     trial = await get(store, "t")
     assert (trial.end, trial.attempt) == (TrialEnd.ENDED, 1)
     assert EndCause.of(EndOfTrial.FromString(trial.outcome).cause) is EndCause.SERVER_STOPPED
+
+
+def never_ready(asked: trio.Event) -> Table:
+    """Return participants whose environment says when it is called, and does nothing."""
+
+    async def environment(_session: EnvironmentSession) -> None:
+        asked.set()
+        await trio.sleep_forever()
+
+    table = Table()
+    table.environment = environment  # type: ignore[method-assign]
+    return table
+
+
+@pytest.mark.parametrize("branch", [False, True], ids=["trial", "branch"])
+async def test_a_trial_that_has_not_begun_is_handed_over(branch: bool) -> None:
+    """The next one begins it: what waits for somebody when the server stops is not lost."""
+    store = MemoryStore(1 << 30)
+    if branch:
+        async with orchestrator(store, Table()) as platform:
+            await platform.controller.start_trial(PARAMS, trial_id="first")
+            await over(platform, "first")
+    asked = trio.Event()
+    async with orchestrator(store, never_ready(asked)) as platform:
+        if branch:
+            await platform.controller.start_branch("first", 4, trial_id="t")
+        else:
+            await platform.controller.start_trial(PARAMS, trial_id="t")
+        await asked.wait()
+    trial = await get(store, "t")
+    assert (trial.end, trial.endpoint, trial.samples_count) == (TrialEnd.OPEN, RELEASED, 0)
+    table = Table()
+    async with orchestrator(store, table) as platform:
+        samples = await over(platform)
+    first = 4 if branch else 0
+    assert totals(samples) == TOTALS[first:]
+    assert table.ticks == list(range(first, LAST_TICK + 1))
+
+
+async def test_an_attempt_that_has_not_begun_is_handed_over() -> None:
+    """The stored tick with which it would have gone on stays as it is."""
+    store = MemoryStore(1 << 30)
+    await killed(store, 5)
+    had = (await get(store, "t")).samples_count
+    asked = trio.Event()
+    async with orchestrator(store, never_ready(asked)):
+        await asked.wait()
+    trial = await get(store, "t")
+    assert (trial.end, trial.endpoint, trial.samples_count) == (TrialEnd.OPEN, RELEASED, had)
+    async with orchestrator(store, Table()) as platform:
+        assert totals(await over(platform)) == TOTALS
+
+
+async def test_a_trial_whose_client_actor_has_not_come_is_handed_over() -> None:
+    """It waits for the same one at the next orchestrator."""
+    store = MemoryStore(1 << 30)
+    params = trial_params([actor_params("a", "cls", endpoint="cogment://client")], environment="sum")
+    async with orchestrator(store, Table()) as platform:
+        await platform.controller.start_trial(params, trial_id="t")
+    table = Table()
+    async with orchestrator(store, table) as platform, trio.open_nursery() as nursery:
+        with trio.fail_after(10):
+            while platform.orchestrator.trials.get("t") is None:
+                await trio.sleep(0.01)
+        nursery.start_soon(partial(platform.join_trial, "t", table.actor, actor_name="a"))
+        assert totals(await over(platform)) == TOTALS
+        nursery.cancel_scope.cancel()

@@ -108,12 +108,14 @@ class Trial:
         ended_at: when it ended, on Trio's clock; 0 before.
         timers: the trial's time and its deadlines.
         hands_over: it ends here, and another attempt goes on with it.
+        has_begun: there was an observation before it was handed over.
         trace: see above.
     """
 
     #: Of the class while there are none: there are many trials.
     _samples_lost = 0
     hands_over = False
+    has_begun = False
 
     def __init__(
         self,
@@ -377,6 +379,8 @@ class Trial:
         if self._datalog is not None:
             sample = effect.sample
             if self.hands_over:
+                if not self.has_begun:
+                    return
                 # What is stored has no end: it goes on from here.
                 sample = sample.whole() if isinstance(sample, SharedSample) else sample
                 sample.info.state = TrialState.RUNNING

@@ -232,9 +232,11 @@ class TrialRun:
     def hand_over(self) -> None:
         """Stop in the middle: participants are told that it goes on elsewhere, and what was made so far is stored.
 
-        When the data log has it, the trial is released, so that another attempt may take it over.
+        When the data log has it, the trial is released, so that another attempt may take it over. One that has not
+        begun gives its data log nothing: a sample without observations is none to go on from.
         """
         self.trial.hands_over = True
+        self.trial.has_begun = self.trial.machine.latest_observation is not None
         self.trial.hard_end(HANDED_OVER, EndCause.SERVER_STOPPED)
 
     def on_datalog_full(self, full: bool) -> None:
