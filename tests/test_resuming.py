@@ -15,9 +15,9 @@ import trio.testing
 from trio_cogment import Participants, Platform, open_platform
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
-from trio_cogment.base.errors import UnavailableError
+from trio_cogment.base.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.resuming import STEPS, Candidate, Notice, Step, candidate
+from trio_cogment.resuming import STEPS, Candidate, Notice, Resuming, Step, candidate
 from trio_cogment.sdk import ActorSession, EnvironmentSession, StoredSample, actor_params, trial_params
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.storage import RELEASED, StoredTrial, TrialEnd, TrialWrite
@@ -327,16 +327,16 @@ async def test_a_trial_whose_environment_cannot_go_on_ends_with_the_stop() -> No
     assert EndCause.of(EndOfTrial.FromString(trial.outcome).cause) is EndCause.SERVER_STOPPED
 
 
-def never_ready(asked: trio.Event) -> Table:
-    """Return participants whose environment says when it is called, and does nothing."""
+class NeverReady(Table):
+    """The same with an environment that does nothing: it says only that it was called."""
 
-    async def environment(_session: EnvironmentSession) -> None:
-        asked.set()
+    def __init__(self, called: trio.Event) -> None:
+        super().__init__()
+        self.called = called
+
+    async def environment(self, _session: EnvironmentSession) -> None:
+        self.called.set()
         await trio.sleep_forever()
-
-    table = Table()
-    table.environment = environment  # type: ignore[method-assign]
-    return table
 
 
 @pytest.mark.parametrize("branch", [False, True], ids=["trial", "branch"])
@@ -348,7 +348,7 @@ async def test_a_trial_that_has_not_begun_is_handed_over(branch: bool) -> None:
             await platform.controller.start_trial(PARAMS, trial_id="first")
             await over(platform, "first")
     asked = trio.Event()
-    async with orchestrator(store, never_ready(asked)) as platform:
+    async with orchestrator(store, NeverReady(asked)) as platform:
         if branch:
             await platform.controller.start_branch("first", 4, trial_id="t")
         else:
@@ -370,7 +370,7 @@ async def test_an_attempt_that_has_not_begun_is_handed_over() -> None:
     await killed(store, 5)
     had = (await get(store, "t")).samples_count
     asked = trio.Event()
-    async with orchestrator(store, never_ready(asked)):
+    async with orchestrator(store, NeverReady(asked)):
         await asked.wait()
     trial = await get(store, "t")
     assert (trial.end, trial.endpoint, trial.samples_count) == (TrialEnd.OPEN, RELEASED, had)
@@ -386,9 +386,64 @@ async def test_a_trial_whose_client_actor_has_not_come_is_handed_over() -> None:
         await platform.controller.start_trial(params, trial_id="t")
     table = Table()
     async with orchestrator(store, table) as platform, trio.open_nursery() as nursery:
+        waits = trio.Event()
+        platform.on_resumed(lambda _trial_id, _params: waits.set())
         with trio.fail_after(10):
-            while platform.orchestrator.trials.get("t") is None:
-                await trio.sleep(0.01)
+            await waits.wait()
         nursery.start_soon(partial(platform.join_trial, "t", table.actor, actor_name="a"))
         assert totals(await over(platform)) == TOTALS
         nursery.cancel_scope.cancel()
+
+
+async def test_an_interrupted_trial_is_not_begun_anew_under_its_id() -> None:
+    """Starting it again meanwhile is refused; what is stored stays, and it goes on."""
+    store = MemoryStore(1 << 30)
+    await killed(store, 8)
+    had = (await get(store, "t")).samples_count
+    async with orchestrator(store, Table(), resume_attempts=10) as platform:
+        # Before anybody has looked, and while it is being started.
+        for _ in range(2):
+            with pytest.raises(RpcError, match="an interrupted trial that goes on by itself") as refused:
+                await platform.controller.start_trial(PARAMS, trial_id="t")
+            assert refused.value.code is StatusCode.ALREADY_EXISTS
+            assert (await get(store, "t")).samples_count == had
+        samples = await over(platform)
+        assert totals(samples) == TOTALS
+        assert (await get(store, "t")).attempt == 2
+
+
+async def test_without_resume_an_interrupted_trial_is_begun_anew() -> None:
+    store = MemoryStore(1 << 30)
+    await killed(store, 8)
+    async with orchestrator(store, Table(), resume=False) as platform:
+        assert await platform.controller.start_trial(PARAMS, trial_id="t") == "t"
+        assert totals(await over(platform)) == TOTALS
+
+
+async def test_each_time_that_the_datastore_is_away_is_said_once(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Not again with every try, but the next time it is away."""
+    away = trio.Event()
+
+    class Unsteady:
+        times = 0
+
+        def on_abandoned(self, _take_up: object) -> None:
+            pass
+
+        async def tell_left(self, _endpoint: str, _found: object) -> None:
+            self.times += 1
+            if self.times == 6:
+                away.set()
+            if self.times == 4:
+                await trio.sleep(3600)
+            raise UnavailableError("it is away")
+
+    async with open_platform(Participants()) as platform, trio.open_nursery() as nursery:
+        resuming = Resuming(platform.orchestrator, Unsteady())  # type: ignore[arg-type]  # as far as it is called
+        nursery.start_soon(resuming.run)
+        resuming.begin()
+        await away.wait()
+        await resuming.stop()
+    assert sum("could not be looked for" in record.message for record in caplog.records if record.levelno > 20) == 2

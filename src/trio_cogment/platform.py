@@ -312,7 +312,8 @@ async def open_platform(
     ):
         reached_at: Callable[[str], None] | None = None
         if datastore is not None:
-            sink = intake = datastore.sink(max_unconfirmed=config.orchestrator.max_queued_samples)
+            settings = config.orchestrator
+            sink = intake = datastore.sink(max_unconfirmed=settings.max_queued_samples, resumes=settings.resume)
             reached_at = intake.reached_at
         orchestrator = Orchestrator(
             config=config.orchestrator,

@@ -30,7 +30,9 @@ _log = logging.getLogger(__name__)
 
 #: How long after a failure of the storage, or a start that found nobody.
 _RETRY_SECONDS: Final = 1.0
-#: How long that may take when this process stops.
+#: A datastore that has told of trials for so long was there: that it is away is news.
+_BACK_SECONDS: Final = 60.0
+#: How long a release may take when this process stops.
 _RELEASE_SECONDS: Final = 2.0
 #: Why a start fails that may succeed some time later.
 _MAY_PASS: Final = (StatusCode.UNAVAILABLE, StatusCode.FAILED_PRECONDITION)
@@ -274,14 +276,17 @@ class Resuming:
 
             def found(trial: StoredTrial) -> None:
                 if trial.trial_id not in self._busy:
-                    nursery.start_soon(self._go_on, trial, Notice.LEFT_OPEN)
+                    nursery.start_soon(self._go_on_when_free, trial)
 
             said = ""
             while True:
+                began = trio.current_time()
                 try:
                     await self._datastore.tell_left(self._endpoint, found)
                 except CogmentError as error:
                     # While a datastore is away it says the same again and again.
+                    if trio.current_time() > began + _BACK_SECONDS:
+                        said = ""
                     level, said = logging.DEBUG if str(error) == said else logging.WARNING, str(error)
                     _log.log(level, "trials without an orchestrator could not be looked for: %s", error)
                 await trio.sleep(_RETRY_SECONDS)
@@ -291,6 +296,15 @@ class Resuming:
         if trial.trial_id in self._claimed:
             return True
         return self._begun.is_set() and await self._go_on(trial, Notice.ABANDONED)
+
+    async def _go_on_when_free(self, trial: StoredTrial) -> None:
+        """Go on with a trial; one that is being started anew under its id here is refused that first."""
+        trials = self._orchestrator.trials
+        while (here := trials.get(trial.trial_id)) is not None and not here.over:
+            if here.settled.is_set() and here.refusal is None:
+                break  # it runs
+            await trio.sleep(_RETRY_SECONDS)
+        await self._go_on(trial, Notice.LEFT_OPEN)
 
     def _runs_here(self, trial_id: str) -> bool:
         trial = self._orchestrator.trials.get(trial_id)

@@ -14,6 +14,7 @@ from trio_cogment.servers.datastore import Datastore
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore._write_rules import ATTEMPTS, Fate, Standing, replaced, taken
 from trio_cogment.servers.datastore.storage import (
+    ELSEWHERE,
     RELEASED,
     EndWrite,
     OutcomeWrite,
@@ -161,3 +162,23 @@ async def test_cleaning_up_twice_changes_nothing_and_harms_no_successor() -> Non
             trial = await get(store, "a")
             assert (trial.end, trial.outcome) == (TrialEnd.ABNORMAL, end.SerializeToString())
         assert await datastore.left_open(_THERE) == []
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "resumes", "refused"), [(_HERE, True, True), (ELSEWHERE + _HERE, False, True), (_HERE, False, False)]
+)
+async def test_an_interrupted_trial_is_begun_anew_only_where_it_does_not_go_on(
+    endpoint: str, resumes: bool, refused: bool
+) -> None:
+    """Its own orchestrator is refused as any other: what is stored would be deleted. One that has ended is no such."""
+    store = MemoryStore(1 << 30)
+    await store.apply([new_trial("a", endpoint=endpoint, attempt=1), sample("a", 0, attempt=1)])
+    async with Datastore(store) as datastore:
+        sink = datastore.sink(endpoint=endpoint, resumes=resumes)
+        if refused:
+            with pytest.raises(AlreadyExistsError, match="an interrupted trial that goes on by itself"):
+                await sink.counted(0).open("a", "bob", PARAMS).__aenter__()
+            assert (await get(store, "a")).attempt == 1
+            await store.apply([EndWrite("a", TrialEnd.ENDED, 1)])
+        async with sink.counted(0).open("a", "bob", PARAMS):
+            assert (await get(store, "a")).attempt == 2

@@ -78,7 +78,7 @@ class Datastore:
             "queued_write_bytes": size,
         }
 
-    def sink(self, *, max_unconfirmed: int | None = None, endpoint: str = "") -> Intake:
+    def sink(self, *, max_unconfirmed: int | None = None, endpoint: str = "", resumes: bool = False) -> Intake:
         """Return where an orchestrator of this process writes samples: it has the shape of its `SampleSink`.
 
         The samples are taken as the objects they are, and only read. A sample is confirmed when it is durable, and the
@@ -88,10 +88,11 @@ class Datastore:
             max_unconfirmed: how many samples of a trial may be under way: what the orchestrator keeps of them
                 (`max_queued_samples`).
             endpoint: where that orchestrator is reached by others; empty: nowhere.
+            resumes: that orchestrator goes on with interrupted trials: nobody begins one anew under its id.
         """
         most_actors = self.config.max_trial_actors
         limits = most_actors, max_unconfirmed
-        return Intake(self.store, self.writer, self._leases, self.owners, *limits, endpoint=endpoint)
+        return Intake(self.store, self.writer, self._leases, self.owners, *limits, endpoint=endpoint, resumes=resumes)
 
     def trouble_of(self, trial_id: str) -> str:
         """Return why the last samples of a trial could not be stored, while they wait at its orchestrator; or empty."""

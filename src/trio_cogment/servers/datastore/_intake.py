@@ -12,6 +12,7 @@ from trio_cogment.access import Quotas
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.base.errors import (
+    AlreadyExistsError,
     CogmentError,
     InvalidArgumentError,
     QuotaError,
@@ -29,6 +30,7 @@ from trio_cogment.servers.datastore._leases import Leases
 from trio_cogment.servers.datastore._owners import Owners
 from trio_cogment.servers.datastore._past import read_past
 from trio_cogment.servers.datastore.storage import (
+    ELSEWHERE,
     RELEASED,
     EndWrite,
     OutcomeWrite,
@@ -213,6 +215,7 @@ class Intake:
         owner: whose trials are written; empty: nobody's.
         quotas: of the owner.
         endpoint: of the orchestrator whose trials are written; empty: that is not known.
+        resumes: that one is of this process, and goes on with interrupted trials.
     """
 
     takes_shared = True
@@ -228,6 +231,8 @@ class Intake:
         owner: str = "",
         quotas: Quotas | None = None,
         endpoint: str = "",
+        *,
+        resumes: bool = False,
     ) -> None:
         #: Which run of its one trial it writes; 0: the next one, which the first stream begins; None: nobody counts.
         self._attempt: int | None = None
@@ -236,6 +241,7 @@ class Intake:
         self._owner = owner
         self._quotas = quotas or Quotas()
         self._endpoint = endpoint
+        self._resumes = resumes
         self._writer = writer
         self._leases = leases
         self._most_actors = most_actors
@@ -249,7 +255,9 @@ class Intake:
         """Return the intake of the trials of an account, with its quotas, that are run at an endpoint."""
         limits = self._most_actors, self._max_unconfirmed
         where = endpoint or self._endpoint
-        return Intake(self._store, self._writer, self._leases, self._owners, *limits, owner, quotas, where)
+        return Intake(
+            self._store, self._writer, self._leases, self._owners, *limits, owner, quotas, where, resumes=self._resumes
+        )
 
     def counted(self, attempt: int) -> Intake:
         """Return the intake of one trial, for an attempt that the store has, or with 0 for the next one.
@@ -284,6 +292,19 @@ class Intake:
         """The number of the attempt that it writes, once a stream has been opened; 0: of none."""
         return self._attempt or 0
 
+    async def _check_unused(self, trial_id: str) -> None:
+        """Refuse to begin an interrupted trial anew where it goes on: what is stored of it would be deleted."""
+        if self._attempt != 0 or not (self._resumes or self._endpoint.startswith(ELSEWHERE)):
+            return
+        try:
+            known = await self._store.trial(trial_id)
+        except CogmentError as error:
+            raise _for_data_log(error) from error
+        if known is not None and known.end is TrialEnd.OPEN and known.logged and known.attempt:
+            raise AlreadyExistsError(
+                f"trial {trial_id!r}: its id is taken by an interrupted trial that goes on by itself"
+            )
+
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
         check_actors(params, self._most_actors)
@@ -291,6 +312,7 @@ class Intake:
         copied.CopyFrom(params)
         stream: IntakeStream | None = None
         trouble = ""
+        await self._check_unused(trial_id)
         self._leases.enter(trial_id)
         try:
             async with AsyncExitStack() as held:

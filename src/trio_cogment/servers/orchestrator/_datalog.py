@@ -95,6 +95,8 @@ def refusal_of(endpoint: str, failure: Exception) -> CogmentError:
     """Return why a trial cannot start whose data log has failed: trying again is of no use when a quota is used up."""
     if isinstance(failure, FailedPreconditionError):  # another attempt has it: see `_write_everything`
         return AlreadyExistsError(f"datalog: {endpoint}: {text_of(failure)}")
+    if status_of(failure)[0] is StatusCode.ALREADY_EXISTS:
+        return AlreadyExistsError(f"datalog: {endpoint}: {text_of(failure)}")
     if isinstance(failure, UnimplementedError):
         return UnimplementedError(f"datalog: {endpoint}: {text_of(failure)}")
     code = status_of(failure)[0]
