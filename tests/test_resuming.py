@@ -17,6 +17,7 @@ from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.base.taking_up import broken_off
 from trio_cogment.resuming import STEPS, Candidate, Notice, Resuming, Step, candidate
 from trio_cogment.sdk import ActorSession, EnvironmentSession, StoredSample, actor_params, trial_params
 from trio_cogment.servers.datastore._memory import MemoryStore
@@ -258,7 +259,7 @@ async def test_after_its_last_attempt_a_trial_is_ended() -> None:
     assert (trial.end, trial.attempt) == (TrialEnd.ABNORMAL, 2)
     end = EndOfTrial.FromString(trial.outcome)
     assert EndCause.of(end.cause) is EndCause.NOT_STARTED
-    assert "it has had 1 attempts" in end.reason
+    assert "it has had 1 attempts that broke off" in end.reason
 
 
 async def test_of_two_orchestrators_one_goes_on_with_a_trial() -> None:
@@ -447,3 +448,42 @@ async def test_each_time_that_the_datastore_is_away_is_said_once(
         await away.wait()
         await resuming.stop()
     assert sum("could not be looked for" in record.message for record in caplog.records if record.levelno > 20) == 2
+
+
+async def test_stops_that_hand_a_trial_over_are_no_attempts_that_broke_off() -> None:
+    """Rolling restarts end no healthy trial, and deaths count anew after each."""
+    store = MemoryStore(1 << 30)
+    await killed(store, 3)
+    for tick_id in (4, 5, 6):
+        reached = trio.Event()
+        async with orchestrator(store, Table(tick_id, reached.set), resume_attempts=2):
+            await reached.wait()
+        trial = await get(store, "t")
+        assert (trial.end, trial.endpoint) == (TrialEnd.OPEN, RELEASED)
+        assert trial.params.properties["resume.released"] == str(trial.attempt)
+    assert (await get(store, "t")).attempt == 4
+    async with orchestrator(store, Table(), resume_attempts=2) as platform:
+        assert totals(await over(platform)) == TOTALS
+
+
+@pytest.mark.parametrize(
+    ("attempt", "released", "count"), [(1, None, 1), (7, None, 7), (7, "7", 0), (9, "7", 2), (1, "7", 0), (3, "x", 3)]
+)
+def test_attempts_that_broke_off_are_counted_since_the_last_release(
+    attempt: int, released: str | None, count: int
+) -> None:
+    assert broken_off(attempt, {} if released is None else {"resume.released": released}) == count
+
+
+async def test_a_claim_that_is_given_back_is_no_attempt_that_broke_off() -> None:
+    """Restarts while people are away do not use up the attempts at their trial."""
+    store = MemoryStore(1 << 30)
+    await killed(store, 3)
+    owned = await get(store, "t")
+    owned.params.properties["resume.owner"] = "study"
+    await store.apply([TrialWrite("t", "me", owned.params, True, "", owned.endpoint, owned.attempt)])
+    for number in range(3):
+        async with orchestrator(store, Table(), resume_attempts=2) as platform:
+            assert platform.resuming is not None
+            await platform.resuming.claim("t")
+            assert (await get(store, "t")).attempt == number + 2

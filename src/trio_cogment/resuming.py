@@ -22,7 +22,7 @@ from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, StatusCode, status_of
 from trio_cogment.base.outcome import EndCause, TrialOutcome
-from trio_cogment.base.taking_up import RESUME_ATTEMPT, RESUME_OWNER, RESUME_TICK, branch_of
+from trio_cogment.base.taking_up import RESUME_ATTEMPT, RESUME_OWNER, RESUME_TICK, branch_of, broken_off
 from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd
 from trio_cogment.servers.orchestrator import Orchestrator
 
@@ -51,7 +51,7 @@ class Candidate(enum.Enum):
     UNCOUNTED = enum.auto()
     #: Whoever has started it knows when it goes on, and claims it.
     OWNED = enum.auto()
-    #: It has had as many attempts as it may.
+    #: As many attempts as it may have, one after the other, have broken off.
     SPENT = enum.auto()
     #: Its orchestrator is gone.
     LEFT = enum.auto()
@@ -101,7 +101,8 @@ def candidate(trial: StoredTrial, *, runs_here: bool, most_attempts: int) -> Can
         return Candidate.UNCOUNTED
     if RESUME_OWNER in trial.params.properties:
         return Candidate.OWNED
-    return Candidate.SPENT if trial.attempt >= most_attempts else Candidate.LEFT
+    spent = broken_off(trial.attempt, trial.params.properties) >= most_attempts
+    return Candidate.SPENT if spent else Candidate.LEFT
 
 
 def _nothing(_trial_id: str, _params: TrialParams) -> None:
@@ -352,7 +353,8 @@ class Resuming:
     def _spent(self, trial: StoredTrial) -> str:
         """Return why a trial may have no more attempts; empty if it may."""
         most = self._config.resume_attempts
-        return f"it has had {most} attempts (resume_attempts)" if trial.attempt >= most else ""
+        spent = broken_off(trial.attempt, trial.params.properties) >= most
+        return f"it has had {most} attempts that broke off, one after the other (resume_attempts)" if spent else ""
 
     async def _end(self, trial_id: str, attempt: int, why: str) -> None:
         _log.warning("trial %s: attempt %d: it cannot go on: %s", trial_id, attempt, why)

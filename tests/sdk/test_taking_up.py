@@ -132,7 +132,9 @@ async def test_a_branch_of_a_branch_has_its_past_from_both(checkpoint_ticks: int
                 await platform.controller.start_branch(second, 4)
 
 
-@pytest.mark.parametrize("name", ["branch.trial", "branch.tick", "resume.attempt", "resume.tick", "resume.owner"])
+@pytest.mark.parametrize(
+    "name", ["branch.trial", "branch.tick", "resume.attempt", "resume.tick", "resume.released", "resume.owner"]
+)
 async def test_properties_of_trials_that_go_on_cannot_be_said_by_who_starts_one(name: str) -> None:
     """Who could say them would be given the past of other people's trials when the orchestrator is started again."""
     params = without_reserved(PARAMS)

@@ -21,10 +21,12 @@ BRANCH_TICK: Final = "branch.tick"
 #: Properties of a trial that goes on: which attempt it is, and the tick with which that began.
 RESUME_ATTEMPT: Final = "resume.attempt"
 RESUME_TICK: Final = "resume.tick"
+#: Property of a trial that was handed over, or given back: the last attempt that ended so.
+RESUME_RELEASED: Final = "resume.released"
 #: Property of a trial that its owner alone goes on with, who is named here.
 RESUME_OWNER: Final = "resume.owner"
 #: They say what a trial goes on with: whoever could write them himself would have the past of other people's trials.
-_RESERVED: Final = (BRANCH_TRIAL, BRANCH_TICK, RESUME_ATTEMPT, RESUME_TICK, RESUME_OWNER)
+_RESERVED: Final = (BRANCH_TRIAL, BRANCH_TICK, RESUME_ATTEMPT, RESUME_TICK, RESUME_RELEASED, RESUME_OWNER)
 
 
 def refuse_reserved(properties: Mapping[str, str], allowed: str = "") -> None:
@@ -76,6 +78,12 @@ def branch_of(properties: Mapping[str, str]) -> tuple[str, int] | None:
     """Return of which trial a trial with these properties is a branch, and its first tick; None: it is none."""
     trial_id, tick = properties.get(BRANCH_TRIAL, ""), properties.get(BRANCH_TICK, "")
     return (trial_id, int(tick)) if trial_id and tick.isdecimal() else None
+
+
+def broken_off(attempt: int, properties: Mapping[str, str]) -> int:
+    """Return how many attempts in a row have broken off, up to this one: since the last that was handed over."""
+    released = properties.get(RESUME_RELEASED, "")
+    return max(0, attempt - int(released)) if released.isdecimal() else attempt
 
 
 @dataclass(slots=True)

@@ -72,7 +72,8 @@ class OrchestratorConfig(Settings):
     )
     resume_attempts: int = setting(
         10,
-        "how many attempts a trial may have; after that one that is left without an end is ended",
+        "how many attempts of a trial may break off, one after the other; after that it is ended. A stop that hands it "
+        "over breaks nothing off",
         within=POSITIVE,
         of="trial",
     )

@@ -21,7 +21,7 @@ from trio_cogment.base.errors import (
     UnavailableError,
 )
 from trio_cogment.base.shared_message import SharedSample
-from trio_cogment.base.taking_up import Past
+from trio_cogment.base.taking_up import RESUME_RELEASED, Past
 from trio_cogment.budget.turn_order import Lane
 from trio_cogment.budget.turns import turns_of_run
 from trio_cogment.servers.datastore._conversion import TrialConverter
@@ -278,7 +278,10 @@ class Intake:
         """
         trial = await self._store.trial(trial_id)
         if trial is not None and trial.end is TrialEnd.OPEN and self._attempt:
-            about = trial_id, trial.user_id, trial.params, True, trial.owner, RELEASED
+            params = TrialParams()
+            params.CopyFrom(trial.params)
+            params.properties[RESUME_RELEASED] = str(self._attempt)
+            about = trial_id, trial.user_id, params, True, trial.owner, RELEASED
             await self._writer.write(TrialWrite(*about, self._attempt))
             self._leases.changes.value += 1
 
