@@ -487,3 +487,20 @@ async def test_a_claim_that_is_given_back_is_no_attempt_that_broke_off() -> None
             assert platform.resuming is not None
             await platform.resuming.claim("t")
             assert (await get(store, "t")).attempt == number + 2
+
+
+async def test_a_trial_with_a_gap_is_not_handed_over() -> None:
+    """Nobody could go on with it: it ends with its orchestrator, and says that samples were lost."""
+    store = MemoryStore(1 << 30)
+    waits = trio.Event()
+    async with orchestrator(store, Table(4, waits.set)) as platform:
+        await platform.controller.start_trial(PARAMS, trial_id="t")
+        await waits.wait()
+        [run] = platform.orchestrator.runs
+        can = [run.can_be_handed_over]
+        assert run._datalog is not None
+        run._datalog._count_lost(1)
+        assert [*can, run.can_be_handed_over] == [True, False]
+    trial = await get(store, "t")
+    end = EndOfTrial.FromString(trial.outcome)
+    assert (trial.end, EndCause.of(end.cause), end.samples_lost) == (TrialEnd.ENDED, EndCause.SERVER_STOPPED, 1)

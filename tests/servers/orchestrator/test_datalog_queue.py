@@ -122,8 +122,17 @@ class Desk:
         confirming: whether streams say what they have taken.
     """
 
-    def __init__(self, nursery: trio.Nursery, *, confirming: bool = False, here: bool = False, **limits: Any) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        *,
+        confirming: bool = False,
+        here: bool = False,
+        is_waited_for: bool = False,
+        **limits: Any,
+    ) -> None:
         self._nursery = nursery
+        self.is_waited_for = is_waited_for
         self._here = here
         self.pool = BytePool()
         self.config = OrchestratorConfig(**limits)
@@ -578,6 +587,44 @@ async def test_while_it_is_away_a_full_queue_makes_the_trial_wait_for_the_grace(
         assert table.ticks == [[], [3, 4, 5]]
         assert table.events == [(3, told(3))]
         assert table.full == [True, False, True, False]  # a stream that is open is waited for
+
+
+@pytest.mark.parametrize(("refusal", "seconds"), [(AWAY, 50), (REFUSED, 7)])
+async def test_one_whose_trials_go_on_elsewhere_is_waited_for_as_one_that_is_full(
+    refusal: Exception, seconds: float, autojump_clock: MockClock
+) -> None:
+    """Nobody could go on behind a gap; one that is there and refuses samples is waited for as any."""
+    waited: dict[str, Any] = {"is_waited_for": True, "datalog_grace_seconds": 7.0, "datalog_full_seconds": 50.0}
+    async with desk(opened=True, max_queued_samples=3, **waited) as table:
+        await trio.sleep(100)
+        table.refusal = refusal
+        table.streams[0].break_off(refusal)
+        table.put(0, 1, 2)
+        await trio.sleep(seconds - 0.1)
+        assert table.full == [True]
+        await trio.sleep(0.2)
+        assert table.full == [True, False]
+
+
+async def test_a_gap_is_known_until_a_checkpoint_comes(autojump_clock: MockClock) -> None:
+    gaps = []
+    async with desk(max_queued_samples=2, datalog_grace_seconds=0) as table:
+        table.refusal = AWAY
+        table.streams[0].break_off()
+        await settle()
+        table.put(0, 1)
+        gaps.append(table.log.has_gap)
+        table.put(2)
+        gaps.append(table.log.has_gap)
+        table.refusal = None
+        await trio.sleep(5)
+        table.put(3)
+        gaps.append(table.log.has_gap)
+        sample = DatalogSample(info=SampleInfo(tick_id=4))
+        sample.observations.checkpoint.tick_id = 4
+        table.log.put(sample)
+        gaps.append(table.log.has_gap)
+    assert gaps == [False, True, True, False]
 
 
 async def test_when_it_is_back_a_full_queue_makes_the_trial_wait_again(autojump_clock: MockClock) -> None:

@@ -103,8 +103,9 @@ class OrchestratorConfig(Settings):
     )
     datalog_full_seconds: float = setting(
         600.0,
-        "the same for a data log that says that it cannot store samples now: its disk is full, or fails. An "
-        "ended trial waits as long, too, until its samples are stored",
+        "the same for a data log that says that it cannot store samples now: its disk is full, or fails; and "
+        "for the `datastore` whose trials go on (`resume`) while it cannot be reached. Where samples cannot be stored "
+        "an ended trial waits as long, too",
         within=NOT_NEGATIVE,
     )
     datalog_reconnect_initial_seconds: float = setting(

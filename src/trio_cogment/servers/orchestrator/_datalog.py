@@ -4,9 +4,10 @@
 - A stream that breaks is opened again, after growing pauses. The parameters come first, then what the sink is not known
   to have taken, then the rest: a sink that confirms gets every sample at least once, another at most once.
 - A sink that is away for less than `datalog_grace_seconds`, or says for less than `datalog_full_seconds` that it
-  cannot store samples, holds the trial up when the queue is full, as a slow one does. After that the trial goes on
-  without it: the oldest samples are dropped, counted, and told of by a special event in the next sample that gets
-  through.
+  cannot store samples, holds the trial up when the queue is full, as a slow one does. One with whose trials others go
+  on (`is_waited_for`) may be away for `datalog_full_seconds`, too: behind a gap nobody could go on. After that the
+  trial goes on without it: the oldest samples are dropped, counted, and told of by a special event in the next sample
+  that gets through.
 - A queue is full by the number of its samples, or because no memory can be borrowed for them (`_datalog`).
 - When the trial is over, what is left is written in order. The sink may take `datalog_flush_seconds` for each step of
   it, or `datalog_full_seconds` if it cannot store samples; what has not got through then is lost, counted and logged.
@@ -214,6 +215,7 @@ class Datalog:
         dropped_samples: those that did not reach the sink.
         trouble: why it takes no samples now; empty: it does, or has not been given any since.
         weighs_all: samples are large, so those count, too, that hardly wait.
+        has_gap: samples were lost, and no checkpoint came after them: nobody can go on with the trial.
         takes_shared: most samples may be `SharedSample`: the sink is of this process, and makes of them what it stores.
     """
 
@@ -247,6 +249,7 @@ class Datalog:
         #: The same for those that are shared.
         self._write_shared: Callable[[SharedSample], bool] | None = None
         self.takes_shared: bool = getattr(sink, "takes_shared", False)
+        self._is_waited_for: bool = getattr(sink, "is_waited_for", False)
         self._sink_is_here = False
         self._parked = trio.lowlevel.ParkingLot()
         self._opening = trio.CancelScope()
@@ -275,6 +278,7 @@ class Datalog:
         self.opened = trio.Event()
         self.failure: Exception | None = None
         self.dropped_samples = 0
+        self.has_gap = False
         self.trouble = ""
         self.weighs_all = False
 
@@ -301,6 +305,9 @@ class Datalog:
         if self._over:
             self._count_lost(1)
             return
+        if self.has_gap:
+            whole = given.whole() if isinstance(given, SharedSample) else given
+            self.has_gap = not whole.observations.HasField("checkpoint")
         if type(given) is SharedSample:
             if self._write_shared is not None and not self._queue and not self._untold and self._share(given):
                 return
@@ -627,7 +634,7 @@ class Datalog:
         self._cannot_store, self._refuses = cannot_store, refuses
         self._owed = len(self._queue)
         limits = self._config.datalog_grace_seconds, self._config.datalog_full_seconds
-        waits_until = self._away_since + limits[cannot_store]
+        waits_until = self._away_since + limits[cannot_store or (self._is_waited_for and not refuses)]
         self._waits_until = waits_until if cannot_store else -math.inf
         if self._completed.is_set():
             self._flushing.deadline = max(self._flushing.deadline, self._waits_until)
@@ -697,6 +704,7 @@ class Datalog:
 
     def _count_lost(self, count: int) -> None:
         self.dropped_samples += count
+        self.has_gap = True
         self._owner.on_samples_lost(count)
 
     def _say_lost(self, sample: DatalogSample) -> None:

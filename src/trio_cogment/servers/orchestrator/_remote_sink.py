@@ -191,9 +191,11 @@ class CountedRemoteSink(RemoteSink):
 
     Attributes:
         counts_attempts: the trial can be handed over.
+        is_waited_for: while it cannot be reached the trial waits with a full queue, longer than for another data log.
     """
 
     counts_attempts = True
+    is_waited_for = True
 
     def __init__(
         self, connections: Connections, target: Target, holding: Holding, *, name: str, attempt: int = 0

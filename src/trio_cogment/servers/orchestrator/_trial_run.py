@@ -225,6 +225,8 @@ class TrialRun:
         counts = getattr(self._sink, "counts_attempts", False)
         if self.trial.over or not counts or self._datalog is None or self._excludes_info:
             return False
+        if self._datalog.has_gap:
+            return False
         begun = machine.latest_observation is not None
         running = machine.state == TrialState.RUNNING and machine.environment.takes_up
         return running if begun else machine.state == TrialState.PENDING
