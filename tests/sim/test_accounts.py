@@ -24,11 +24,11 @@ def replaced(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, make: Calla
 
 
 def a_relay_is_lost(was: Any) -> Any:
-    def post(stream: ParticipantStream, message: Any) -> None:
-        if stream.name != "bob" or not isinstance(message, SharedMessage):
+    def post_shared(stream: ParticipantStream, message: SharedMessage) -> None:
+        if stream.name != "bob":
             was(stream, message)
 
-    return post
+    return post_shared
 
 
 def a_sample_has_another_time(was: Any) -> Any:
@@ -43,7 +43,7 @@ def a_sample_has_another_time(was: Any) -> Any:
 @pytest.mark.parametrize(
     ("kind", "name", "make", "told"),
     [
-        (ParticipantStream, "post", a_relay_is_lost, r"actor bob \(left\): number \d+ of what it read"),
+        (ParticipantStream, "post_shared", a_relay_is_lost, r"actor bob \(left\): number \d+ of what it read"),
         (Datalog, "put", a_sample_has_another_time, r"datalog datalog \(left\): number \d+ of what it read"),
     ],
 )
@@ -57,7 +57,7 @@ def test_what_is_lost_or_changed_on_the_way_is_noticed(
 
 @pytest.mark.sources
 def test_the_report_of_a_seed_fits_on_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    replaced(monkeypatch, ParticipantStream, "post", a_relay_is_lost)
+    replaced(monkeypatch, ParticipantStream, "post_shared", a_relay_is_lost)
     _, [(_, text)], _ = run_chunk([CALM])
     lines = text.splitlines()
     assert len(lines) <= SCREEN
