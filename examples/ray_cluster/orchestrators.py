@@ -27,14 +27,15 @@ class Orchestrator:
             await keep_registered(at, [Offer(kind=ServiceKind.LIFECYCLE, port=running.port)])
 
 
-async def main(count: int = 2) -> None:
+async def main(count: int = 2, start_seconds: float = 120) -> None:
     listeners = await open_listeners(address := ray.util.get_node_ip_address())
     async with DirectoryServer() as server, trio.open_nursery() as nursery:
         directory = f"grpc://{address}:{(await nursery.start(serve, directory_services(server), listeners)).port}"
         actors = [Orchestrator.remote(directory) for _ in range(count)]
         async with open_directory(directory) as at:
-            while len(found := await at.find_all(ServiceKind.LIFECYCLE)) < count:  # noqa: ASYNC110  they start
-                await trio.sleep(0.1)
+            with trio.fail_after(start_seconds):  # longer, if the cluster has no processor for one
+                while len(found := await at.find_all(ServiceKind.LIFECYCLE)) < count:  # noqa: ASYNC110  they start
+                    await trio.sleep(0.1)
         on, seats = [str(one.endpoint) for one in found], {"player_0": tc.random(seed=1)}
         results = await tc.run_trials_async(40, on=on, environment="cogment://discover", seats=seats, seeds=0)
         print(f"{len(results)} trials at {len(on)} orchestrators, {len(results.failures)} failed")
@@ -43,5 +44,5 @@ async def main(count: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    ray.init(os.environ.get("RAY_ADDRESS", "local"))
+    ray.init(os.environ.get("RAY_ADDRESS") or "local")
     trio.run(main)

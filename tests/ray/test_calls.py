@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from trio_cogment.base.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.base.host import Host
 from trio_cogment.ray import _worker, _workers
 from trio_cogment.ray._worker import Told, Worker, _Trials
-from trio_cogment.ray._workers import _places, _WorkerSite
+from trio_cogment.ray._workers import _disconnect, _places, _WorkerSite
 from trio_cogment.rl.runner.sites import Attempt, Started, Task, Verdict
 from trio_cogment.sdk.bridges.thread import TrioThread
 
@@ -248,6 +249,53 @@ def test_places_of_each_scheduling_strategy(monkeypatch: pytest.MonkeyPatch, kin
     assert (where, more) == ("that node" if kind == "node" else "the Ray cluster", "nodes")
     assert [has["CPU"] for has in room] == [2.0, 4.0][only]
     assert [has["CPU"] for has in unused] == ([1.0, 3.0] if private else [2.0, 4.0])[only]
+
+
+class Ray:
+    """The connection of this process to a cluster.
+
+    Attributes:
+        calls: what was asked of it.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, connected: bool) -> None:
+        self.calls: list[str] = []
+        self._connected = connected
+        context = SimpleNamespace(gcs_address="10.0.0.1:6379")
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        monkeypatch.setattr("ray.is_initialized", lambda: self._connected)
+        monkeypatch.setattr("ray.init", lambda **_options: self._connect("init", True))
+        monkeypatch.setattr("ray.shutdown", lambda: self._connect("shutdown", False))
+        monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+
+    def _connect(self, call: str, connected: bool) -> None:
+        self.calls.append(call)
+        self._connected = connected
+
+
+async def test_the_last_of_several_runs_ends_the_connection_that_one_has_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray, on, in_thread = Ray(monkeypatch, connected=False), trio_cogment.ray.workers(1), Host().runner(1)
+    on._connect(1)
+    on._connect(2)
+    assert ray.calls == ["init"]
+    await _disconnect(in_thread, 1)
+    assert ray.calls == ["init"], "the second run goes on"
+    await _disconnect(in_thread, 2)
+    assert ray.calls == ["init", "shutdown"]
+
+
+async def test_a_connection_of_the_program_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = Ray(monkeypatch, connected=True)
+    for address in (None, "auto", "10.0.0.1:6379"):
+        trio_cogment.ray.workers(1, address=address)._connect(1)
+        await _disconnect(Host().runner(1), 1)
+    assert ray.calls == []
+
+
+def test_an_address_of_another_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    Ray(monkeypatch, connected=True)
+    with pytest.raises(FailedPreconditionError, match=r"address: expected '10\.0\.0\.1:6379', .* got '10\.0\.0\.2:"):
+        trio_cogment.ray.workers(1, address="10.0.0.2:6379")._connect(1)
 
 
 async def test_workers_that_need_nothing_and_have_no_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,12 +75,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-async def with_fault(
-    folder: Path, fault: Callable[[int], None], told: list[float], *, seconds: float = 30.0
-) -> Results:
+async def with_fault(folder: Path, fault: Callable[[int], None], told: list[float]) -> Results:
     """Run trials on two workers; when some have ended, something happens to the process that has played most.
 
-    The run is to end this many seconds after Ray has told.
+    The run is to end 30 seconds after Ray has told.
     """
     arguments = {"folder": str(folder), "seconds": STEP_SECONDS}
     # Where others use the machine, too, each has a part of the time.
@@ -95,7 +93,7 @@ async def with_fault(
                 ((pid, _),) = played(folder).most_common(1)
                 await trio.to_thread.run_sync(fault, pid)
         results = checked(await run.wait())
-        assert trio.current_time() - told[0] <= seconds * crowd
+        assert trio.current_time() - told[0] <= 30 * crowd
         return results
 
 
@@ -207,30 +205,35 @@ async def test_a_node_that_is_removed(grid: Grid, tmp_path: Path, told: list[flo
 
 
 async def test_a_host_that_stands_still_and_is_woken(grid: Grid, tmp_path: Path, told: list[float]) -> None:
-    """Its trials are repeated; what it does when it wakes up counts for nothing, and it ends."""
+    """Its trials are repeated; what it does when it wakes up in the same run counts for nothing, and it ends."""
     nodes = grid.have(2)
-    stopped: list[int] = []
-
-    def stop(pid: int) -> None:
+    arguments = {"folder": str(tmp_path), "seconds": STEP_SECONDS}
+    every: dict[str, Any] = {"environment": Paced, "seats": SEATS, "seeds": 0, "parallel": 8, "retries": 2}
+    async with open_run(N, on=on_nodes(), arguments=arguments, **every) as run:
+        for position in range(30):
+            await run.result(position)
+        ((pid, _),) = played(tmp_path).most_common(1)
         raylet = parent_of(pid)
-        stopped.extend((pid, raylet))
-        for each in stopped:
+        for each in (pid, raylet):
             os.kill(each, signal.SIGSTOP)
-
-    results = await with_fault(tmp_path, stop, told, seconds=90.0)
+        # Until Ray tells; the other worker would play most of the trials meanwhile.
+        run.pause()
+        try:
+            await trio.to_thread.run_sync(with_deadline, lambda: bool(told), 300)
+            before = played(tmp_path)[pid]
+            run.resume()
+            for each in (pid, raylet):
+                os.kill(each, signal.SIGCONT)
+            assert len(run.results()) < N - 50, "the run goes on for long after it has woken"
+            await trio.to_thread.run_sync(with_deadline, lambda: not lives(pid), ZOMBIE_SECONDS)
+            assert not run.over
+        finally:
+            end(pid)
+            grid.forget(next(node for node in nodes if raylet_of(node) == raylet))
+        results = checked(await run.wait())
+    assert 0 < len(results.lost) <= 4
+    assert played(tmp_path)[pid] <= before + 4, "it has not got any more trials"
     assert same(results, await in_process())
-    before = played(tmp_path)
-    pid, raylet = stopped
-    assert results.lost
-    assert len(results.lost) <= 4
-    try:
-        for each in stopped:
-            os.kill(each, signal.SIGCONT)
-        with_deadline(lambda: not lives(pid), ZOMBIE_SECONDS)
-    finally:
-        end(pid)
-        grid.forget(next(node for node in nodes if raylet_of(node) == raylet))
-    assert played(tmp_path)[pid] <= before[pid] + 4, "it has not got any more trials"
 
 
 async def test_a_worker_alone_that_stands_still(grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

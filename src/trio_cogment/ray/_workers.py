@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import pickle
+import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, fields
@@ -39,6 +40,9 @@ _LOOK_SECONDS = 0.5
 _ROOM_LOOKS = 20
 #: Calls of a worker at the same time: one of them waits for news, whatever the others do.
 _MAX_CALLS = 4
+#: The runs that use a connection which one of them has made: the last one ends it.
+_connected: set[int] = set()
+_connecting = threading.Lock()
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +100,8 @@ class Workers(SiteGroup):
         Raises:
             MissingExtraError: Ray is not installed.
             InvalidArgumentError: something cannot be pickled.
-            FailedPreconditionError: the cluster has no room for the workers, or they cannot start what they are given.
+            FailedPreconditionError: the cluster has no room for the workers, or they cannot start what they are given;
+                or this process is connected to another cluster than that of the address.
 
         After `Cancelled` the workers are ended.
         """
@@ -105,9 +110,8 @@ class Workers(SiteGroup):
         in_thread = host.runner(1)
         names = [f"{name}/{number}" if name else f"worker {number}" for number in range(self.count)]
         async with AsyncExitStack() as stack:
-            if not ray.is_initialized():
-                await in_thread(self._connect)
-                stack.push_async_callback(_disconnect, in_thread)
+            stack.push_async_callback(_disconnect, in_thread, id(stack))
+            await in_thread(self._connect, id(stack))
             await self._require_room(in_thread)
             handles = await in_thread(self._start, names, pickled)
             sites = [_WorkerSite(name, handle) for name, handle in zip(names, handles, strict=True)]
@@ -127,7 +131,22 @@ class Workers(SiteGroup):
                     for handle in handles:
                         ray.kill(handle, no_restart=True)
 
-    def _connect(self) -> None:
+    def _connect(self, run: int) -> None:
+        ray = _ray()
+        with _connecting:
+            if not ray.is_initialized():
+                self._begin()
+                _connected.add(run)
+                return
+            if _connected:
+                _connected.add(run)
+            there = ray.get_runtime_context().gcs_address
+        if self.address not in (None, "auto", there):
+            raise FailedPreconditionError(
+                f"address: expected {there!r}, to which this process is connected, or none, got {self.address!r}"
+            )
+
+    def _begin(self) -> None:
         # Without an address Ray joins whatever cluster was started last on this machine.
         address = self.address or ("auto" if os.environ.get("RAY_ADDRESS") else "local")
         for left in reversed(range(_STARTS)):
@@ -190,9 +209,16 @@ def _ray() -> Any:
     return ray
 
 
-async def _disconnect(in_thread: Runner) -> None:
+async def _disconnect(in_thread: Runner, run: int) -> None:
+    def disconnect() -> None:
+        with _connecting:
+            if run in _connected:
+                _connected.remove(run)
+                if not _connected:
+                    _ray().shutdown()
+
     with trio.CancelScope(shield=True, deadline=trio.current_time() + _START_SECONDS):
-        await in_thread(_ray().shutdown)
+        await in_thread(disconnect)
 
 
 def _places(placement: Any) -> tuple[str, str, list[Mapping[str, float]], list[Mapping[str, float]]]:
