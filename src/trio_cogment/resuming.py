@@ -222,8 +222,10 @@ class Resuming:
             why = "it is not stored"
         elif not trial.attempt or not trial.logged:
             why = "nobody counts its attempts"
+        elif trial.end is TrialEnd.ENDED:
+            why = "it has ended"
         elif (attempt := await self._datastore.take_over(trial, self._endpoint)) is None:
-            why = "it has ended, or another process has it"
+            why = "another process has it"
         else:
             why = self._spent(trial)
             self._claimed[trial_id] = trial, attempt

@@ -19,7 +19,7 @@ from trio.testing import MockClock
 from tests.experiment.test_server import example, page, resolve, state, until
 from trio_cogment import Platform, open_platform
 from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
-from trio_cogment.base.errors import UnavailableError
+from trio_cogment.base.errors import NotFoundError, UnavailableError
 from trio_cogment.base.host import Host, inline_runner
 from trio_cogment.experiment.definition import Dropout, Experiment
 from trio_cogment.experiment.demo import AutomaticParticipant, MemorySocket
@@ -30,6 +30,7 @@ from trio_cogment.experiment.tables import EVENT_KINDS, tables_of
 from trio_cogment.experiment.trials import ExperimentTrials
 from trio_cogment.play.server import open_play
 from trio_cogment.servers.datastore._memory import MemoryStore
+from trio_cogment.servers.datastore.storage import EndWrite, TrialEnd
 from trio_cogment.testing.conformance.trial_store import get, read
 
 #: Of a trial of the example, with that of its end.
@@ -340,6 +341,43 @@ async def test_what_cannot_be_taken_up_is_played_again_from_its_beginning(
     assert "tick" in lost["reason"]
     assert "plays its trial again" in caplog.text
     assert (await get(study.trials, trial_id)).end.name != "OPEN"
+
+
+async def test_what_cannot_be_prepared_any_more_is_played_again_and_does_not_stay_open(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(tmp_path)
+    trial_id, people = await interrupted(study, 3)
+    prepare = ExperimentTrials.prepare
+
+    async def gone(*arguments: Any) -> Any:
+        if arguments[-1] is not None:
+            raise NotFoundError("there is no version 3 of the model")
+        return await prepare(*arguments)
+
+    monkeypatch.setattr(ExperimentTrials, "prepare", gone)
+    async with study.running() as running:
+        await take_part(running, again(running, people))
+    await study.check_complete()
+    [lost] = [each.detail for each in study.events() if each.what == "trial lost"]
+    assert lost == {"trial": 0, "trial_id": trial_id, "reason": "there is no version 3 of the model"}
+    trial = await get(study.trials, trial_id)
+    assert trial.end.name == "ABNORMAL"
+    assert b"there is no version 3 of the model" in trial.outcome
+
+
+async def test_an_end_that_is_in_the_samples_alone_is_told_apart(
+    tmp_path: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    study = Study(tmp_path)
+    trial_id, people = await interrupted(study, 3)
+    await study.trials.apply([EndWrite(trial_id, TrialEnd.ENDED)])
+    async with study.running() as running:
+        await take_part(running, again(running, people))
+    assert (
+        f"group 1 plays trial {trial_id!r} again, from its beginning: trial {trial_id!r}: it has ended" in caplog.text
+    )
+    assert "another process" not in caplog.text
 
 
 async def test_a_file_may_want_trials_to_be_played_again(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -74,7 +74,7 @@ class _End(enum.Enum):
     ORDERLY = enum.auto()
     #: For another reason than that somebody has gone.
     FAILED = enum.auto()
-    #: It was to go on, and its environment could not be brought to where it was.
+    #: It was to go on, and could not: its environment, say, could not be brought to where it was.
     NOT_RESUMED = enum.auto()
     #: The server stops: whoever starts next goes on with it.
     STOPPED = enum.auto()
@@ -591,7 +591,7 @@ class ExperimentServer:
             self._end_trial(self._running.pop(effect.group, None))
         elif isinstance(effect, machines.GiveUpTrial):
             if self._nursery is not None and self._going_on.pop(effect.trial_id, None) is not None:
-                self._nursery.start_soon(self._give_up_trial, effect.trial_id)
+                self._nursery.start_soon(self._give_up_trial, effect.trial_id, "its people have not come back")
         elif isinstance(effect, machines.Forget):
             self._drop(effect.id)
             self._batch.dropped.append(effect.id)
@@ -627,12 +627,12 @@ class ExperimentServer:
             if seat is not None:
                 seat.resign()
 
-    async def _give_up_trial(self, trial_id: str) -> None:
-        """End a trial that was to go on, and has lost its people."""
+    async def _give_up_trial(self, trial_id: str, why: str) -> None:
+        """End a trial that was to go on."""
         resuming = self._platform.resuming
         assert resuming is not None, "it was claimed"
         try:
-            await resuming.give_up(trial_id, "its people have not come back")
+            await resuming.give_up(trial_id, why)
         except CogmentError as error:
             _log.warning("experiment %r: trial %r could not be ended: %s", self.experiment.name, trial_id, error)
 
@@ -661,7 +661,13 @@ class ExperimentServer:
         """Play a trial to its end; return how it has ended, and why."""
         number = effect.group
         before = self._going_on.pop(effect.goes_on, None)
-        prepared = await self._prepared(effect, before)
+        try:
+            prepared = await self._prepared(effect, before)
+        except CogmentError as error:
+            if before is None:
+                raise
+            await self._give_up_trial(effect.goes_on, str(error))
+            return _End.NOT_RESUMED, str(error)
         if before is None:
             trial_id = f"{self.experiment.name}-{self._host.new_id()}"
             self.machine.trial_started(number, effect.trial, trial_id)
