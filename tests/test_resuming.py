@@ -13,15 +13,17 @@ import trio
 import trio.testing
 
 from trio_cogment import Participants, Platform, open_platform
+from trio_cogment.access import Quotas
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig, PlatformConfig
-from trio_cogment.base.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.base.errors import QuotaError, RpcError, StatusCode, UnavailableError
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.taking_up import broken_off
 from trio_cogment.resuming import STEPS, Candidate, Notice, Resuming, Step, candidate
 from trio_cogment.sdk import ActorSession, EnvironmentSession, StoredSample, actor_params, trial_params
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.storage import RELEASED, StoredTrial, TrialEnd, TrialWrite
+from trio_cogment.servers.orchestrator import Orchestrator
 from trio_cogment.testing.conformance.trial_store import get
 
 LAST_TICK = 12
@@ -228,6 +230,64 @@ async def test_a_branch_is_not_given_the_past_of_somebody_elses_trial(owner: str
         assert not samples
         assert not table.ticks
         assert "it belongs to somebody else" in EndOfTrial.FromString((await get(store, "t")).outcome).reason
+
+
+#: Whoever starts a trial, with an endpoint that a name leads to, and what is kept of that one's limits.
+LIMITS = {"resume.reach": "192.0.2.7", "resume.quotas": "trials=1", "resume.run": "run-3"}
+
+
+@pytest.mark.parametrize("endpoint", ["grpc://127.0.0.1:1", "cogment://discover"])
+async def test_a_trial_that_goes_on_is_bound_by_the_limits_of_who_has_started_it(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a peer's endpoint would lead anywhere after a restart, and its quotas would count no more."""
+    store = MemoryStore(1 << 30)
+    mortal, reached = Mortal(store), trio.Event()
+    params = TrialParams()
+    params.CopyFrom(PARAMS)
+    params.datalog.endpoint = "cogment://discover"
+    named = params.actors.add(name="b", actor_class="cls", endpoint=endpoint, implementation="adds")
+    named.optional = True
+    named.initial_connection_timeout = 0.1
+    given: dict[str, Any] = {
+        "account": "token:ann",
+        "quotas": Quotas(trials=1),
+        "run_id": "run-3",
+        "reach": "192.0.2.7",
+    }
+    with trio.CancelScope() as scope:
+        async with orchestrator(mortal, Table(5, reached.set)) as platform:
+            await platform.orchestrator.start_trial(trial_id="t", user_id="a", params=params, **given)
+            await reached.wait()
+            await stored(store, "t", 4)
+            mortal.is_dead = True
+            scope.cancel()
+    names = endpoint.startswith("grpc")
+    kept = {name: value for name, value in LIMITS.items() if names or name != "resume.reach"}
+    assert dict((await get(store, "t")).params.properties) == kept
+    seen: dict[str, Any] = {}
+    reached = trio.Event()
+    start_trial = Orchestrator.start_trial
+
+    async def start(self: Orchestrator, **arguments: Any) -> str:
+        seen.update(arguments)
+        return await start_trial(self, **arguments)
+
+    monkeypatch.setattr(Orchestrator, "start_trial", start)
+    async with orchestrator(store, Table(8, reached.set)) as platform:
+        with trio.fail_after(8):
+            await reached.wait()
+        trial = platform.orchestrator.trials.get("t")
+        assert trial is not None
+        assert (trial.holding.account, trial.holding.quotas, trial.holding.run_id) == (
+            "token:ann",
+            Quotas(trials=1),
+            "run-3",
+        )
+        assert seen["reach"] == (LIMITS["resume.reach"] if names else None)
+        with pytest.raises(QuotaError, match="the quota of 1 trials"):
+            await platform.orchestrator.start_trial(user_id="a", params=PARAMS, **given)
+    assert (await get(store, "t")).attempt >= 2
 
 
 async def test_nothing_goes_on_unless_it_is_asked_for() -> None:

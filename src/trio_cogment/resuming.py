@@ -17,12 +17,22 @@ from typing import Final
 
 import trio
 
+from trio_cogment.access import Quotas
 from trio_cogment.api.attempts_pb2 import LeftTrial
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, StatusCode, status_of
 from trio_cogment.base.outcome import EndCause, TrialOutcome
-from trio_cogment.base.taking_up import RESUME_ATTEMPT, RESUME_OWNER, RESUME_TICK, branch_of, broken_off
+from trio_cogment.base.taking_up import (
+    RESUME_ATTEMPT,
+    RESUME_OWNER,
+    RESUME_QUOTAS,
+    RESUME_REACH,
+    RESUME_RUN,
+    RESUME_TICK,
+    branch_of,
+    broken_off,
+)
 from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd
 from trio_cogment.servers.orchestrator import Orchestrator
 
@@ -35,7 +45,7 @@ _BACK_SECONDS: Final = 60.0
 #: How long a release may take when this process stops.
 _RELEASE_SECONDS: Final = 2.0
 #: Why a start fails that may succeed some time later.
-_MAY_PASS: Final = (StatusCode.UNAVAILABLE, StatusCode.FAILED_PRECONDITION)
+_MAY_PASS: Final = (StatusCode.UNAVAILABLE, StatusCode.FAILED_PRECONDITION, StatusCode.RESOURCE_EXHAUSTED)
 #: This many trials are read and started at a time.
 _AT_ONCE: Final = 8
 
@@ -413,7 +423,10 @@ class Resuming:
             trial_id=trial_id,
             user_id=trial.user_id,
             params=params,
-            account=trial.owner,
+            account=owner,
+            quotas=Quotas.parse(params.properties.get(RESUME_QUOTAS, "")),
+            run_id=params.properties.get(RESUME_RUN, ""),
+            reach=params.properties.get(RESUME_REACH),
             taken_up=None if past is None else past.message(),
             attempt=attempt,
         )

@@ -133,7 +133,11 @@ async def test_a_branch_of_a_branch_has_its_past_from_both(checkpoint_ticks: int
 
 
 @pytest.mark.parametrize(
-    "name", ["branch.trial", "branch.tick", "resume.attempt", "resume.tick", "resume.released", "resume.owner"]
+    "name",
+    [
+        *("branch.trial", "branch.tick", "resume.attempt", "resume.tick"),
+        *("resume.released", "resume.owner", "resume.reach", "resume.quotas", "resume.run"),
+    ],
 )
 async def test_properties_of_trials_that_go_on_cannot_be_said_by_who_starts_one(name: str) -> None:
     """Who could say them would be given the past of other people's trials when the orchestrator is started again."""

@@ -25,8 +25,16 @@ RESUME_TICK: Final = "resume.tick"
 RESUME_RELEASED: Final = "resume.released"
 #: Property of a trial that its owner alone goes on with, who is named here.
 RESUME_OWNER: Final = "resume.owner"
+#: Properties of a trial that can go on, where they are not the default: how far the endpoints may lead that whoever has
+#: started it has named (see `access.reach_of`), the quotas of that account, and the run whose worker it is.
+RESUME_REACH: Final = "resume.reach"
+RESUME_QUOTAS: Final = "resume.quotas"
+RESUME_RUN: Final = "resume.run"
 #: They say what a trial goes on with: whoever could write them himself would have the past of other people's trials.
-_RESERVED: Final = (BRANCH_TRIAL, BRANCH_TICK, RESUME_ATTEMPT, RESUME_TICK, RESUME_RELEASED, RESUME_OWNER)
+_RESERVED: Final = (
+    *(BRANCH_TRIAL, BRANCH_TICK, RESUME_ATTEMPT, RESUME_TICK, RESUME_RELEASED, RESUME_OWNER),
+    *(RESUME_REACH, RESUME_QUOTAS, RESUME_RUN),
+)
 
 
 def refuse_reserved(properties: Mapping[str, str], allowed: str = "") -> None:

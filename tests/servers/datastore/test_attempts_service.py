@@ -25,7 +25,9 @@ from trio_cogment.api.attempts_pb2 import (
     WatchLeftRequest,
 )
 from trio_cogment.api.common_pb2 import EndOfTrial
-from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
+from trio_cogment.api.datalog_pb2 import DESCRIPTOR as DATALOG
+from trio_cogment.api.datalog_pb2 import LogExporterSampleRequest, RunTrialDatalogInput
+from trio_cogment.base import services
 from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.base.services import (
@@ -47,6 +49,7 @@ from trio_cogment.testing.conformance.trial_store import get, new_trial
 
 METHODS = methods_of(DESCRIPTOR.services_by_name[ATTEMPTS])
 DATA_LOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
+LOG_EXPORTER = methods_of(DATALOG.services_by_name[services.LOG_EXPORTER])["RunTrialDatalog"]
 _HERE, _THERE = "grpc://here:9000", "grpc://there:9000"
 REQUESTS = {
     "WatchLeft": WatchLeftRequest(),
@@ -120,6 +123,26 @@ async def test_a_data_log_with_the_token_of_a_trial_is_no_attempt_at_it() -> Non
                 assert refused.value.code is StatusCode.PERMISSION_DENIED
         async with data_log(orchestrator, attempt) as still:
             assert still == attempt == 1
+
+
+@pytest.mark.parametrize("method", [DATA_LOG, LOG_EXPORTER], ids=["documented", "other"])
+async def test_a_data_log_with_the_token_of_a_trial_does_not_replace_its_parameters(method: Any) -> None:
+    """The next attempt at the trial would be started with them."""
+    store = MemoryStore(1 << 20)
+    own, shared = (token_text(grant(Role.ORCHESTRATOR, trials=trials)) for trials in ((), (EXACTLY + "a",)))
+    async with (
+        Datastore(store) as datastore,
+        listening(datastore, control()) as port,
+        Channel("127.0.0.1", port, token=own) as orchestrator,
+        Channel("127.0.0.1", port, token=shared) as participant,
+        data_log(orchestrator, 0),
+        participant.call(method, metadata=((TRIAL_ID, "a"),)) as call,
+    ):
+        message = RunTrialDatalogInput if method is DATA_LOG else LogExporterSampleRequest
+        await call.send(message(trial_params=params_with("bob")))
+        with pytest.raises(RpcError, match="its id is taken by a trial that is under way"):
+            await call.receive()
+        assert (await get(store, "a")).params == params_with("ann")
 
 
 @pytest.mark.parametrize(("quotas", "code"), [("", None), ("stored_bytes=0", StatusCode.RESOURCE_EXHAUSTED)])

@@ -18,7 +18,7 @@ from trio_cogment.api.datalog_pb2 import (
 )
 from trio_cogment.base.about import About
 from trio_cogment.base.endpoints import parse_server_endpoint
-from trio_cogment.base.errors import InvalidArgumentError, PermissionDeniedError
+from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, PermissionDeniedError
 from trio_cogment.base.services import (
     ATTEMPTS,
     LOG_EXPORTER,
@@ -37,7 +37,7 @@ from trio_cogment.servers.datastore._datastore import Datastore
 from trio_cogment.servers.datastore._intake import Intake, IntakeStream
 from trio_cogment.servers.datastore._trial_service import TrialService
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
-from trio_cogment.servers.datastore.storage import ELSEWHERE
+from trio_cogment.servers.datastore.storage import ELSEWHERE, TrialEnd, TrialStore
 
 # The services to which data logs send samples: `DatalogSP`, and `LogExporterSP`, the name in the documentation.
 
@@ -48,8 +48,9 @@ _REPLY = RunTrialDatalogOutput()
 class DatalogService(About):
     """The service: every message gets an empty reply, in order, once its content is durable."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, store: TrialStore) -> None:
         self._intake = intake
+        self._store = store
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:
         """Take the parameters of a trial, then its samples; OK means that all of them are durable."""
@@ -60,6 +61,7 @@ class DatalogService(About):
             where = _orchestrator(call)
             whose = _owner(call, trial_id)
             if attempt is None:
+                await _check_uncounted(call, self._store, trial_id)
                 intake = self._intake.owned_by(*whose, where)
             else:
                 intake = self._intake.owned_by(*whose, ELSEWHERE + where).counted(attempt)
@@ -79,13 +81,15 @@ class DatalogService(About):
 class LogExporterService(About):
     """The service under its documented name: one reply at the end, when everything is durable."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, store: TrialStore) -> None:
         self._intake = intake
+        self._store = store
 
     async def RunTrialDatalog(self, call: ServerCall) -> LogExporterSampleReply:
         """Take the parameters of a trial, then its samples."""
         trial_id, user_id, first = await _opening(call)
         intake = self._intake.owned_by(*_owner(call, trial_id), _orchestrator(call))
+        await _check_uncounted(call, self._store, trial_id)
         async with intake.open(trial_id, user_id, first.trial_params) as stream:
             await _take_samples(call, stream)
         return LogExporterSampleReply()
@@ -178,6 +182,21 @@ def _attempt(call: ServerCall) -> int | None:
     return int(said[0])
 
 
+async def _check_uncounted(call: ServerCall, store: TrialStore, trial_id: str) -> None:
+    """Refuse a data log that says no attempt, for a trial that runs as one, if participants can have its token.
+
+    Else they could replace the parameters with which the trial goes on.
+
+    Raises:
+        AlreadyExistsError: that is so.
+    """
+    if call.identity.admin or not call.identity.grant.trials:
+        return
+    trial = await store.trial(trial_id)
+    if trial is not None and trial.attempt and trial.end is TrialEnd.OPEN:
+        raise AlreadyExistsError(f"trial {trial_id!r}: its id is taken by a trial that is under way")
+
+
 async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:
     async for message in call:
         if message.WhichOneof("msg") != "sample":
@@ -191,8 +210,8 @@ def datastore_services(datastore: Datastore) -> list[Service]:
     """Return the services of a datastore: data logs under both their names, and the trials."""
     intake = datastore.sink()
     return [
-        bind(SERVICES[ServiceKind.DATALOG].descriptor(), DatalogService(intake)),
-        bind(datalog_pb2.DESCRIPTOR.services_by_name[LOG_EXPORTER], LogExporterService(intake)),
+        bind(SERVICES[ServiceKind.DATALOG].descriptor(), DatalogService(intake, datastore.store)),
+        bind(datalog_pb2.DESCRIPTOR.services_by_name[LOG_EXPORTER], LogExporterService(intake, datastore.store)),
         bind(
             SERVICES[ServiceKind.DATASTORE].descriptor(),
             TrialService(

@@ -28,7 +28,7 @@ from trio_cogment.base.metrics import OrchestratorMetrics
 from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.recount import Count
 from trio_cogment.base.services import ServiceKind
-from trio_cogment.base.taking_up import BRANCH_TICK, BRANCH_TRIAL, Past
+from trio_cogment.base.taking_up import BRANCH_TICK, BRANCH_TRIAL, RESUME_QUOTAS, RESUME_REACH, RESUME_RUN, Past
 from trio_cogment.base.tracing import tracing_of_run
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.servers.discovery import DirectoryClient
@@ -510,11 +510,24 @@ class Orchestrator:
             params = validate_params(params)
             if taken_up is not None and taken_up.trial_id != trial.trial_id:
                 params.properties.update({BRANCH_TRIAL: taken_up.trial_id, BRANCH_TICK: str(taken_up.tick_id)})
+            if self.resumes:
+                self._keep_limits(trial, params, given.reach_of_endpoints)
             if endpoint := self.datalog_of(params):
                 params.datalog.endpoint = endpoint
             check_describable(params, self.config.max_properties_bytes)
             await trio.lowlevel.checkpoint()  # the next one's turn is in the next round
         return params
+
+    def _keep_limits(self, trial: Trial, params: TrialParams, reach: str | None) -> None:
+        """Have the next attempt be bound by the same limits; addresses are kept only where endpoints name some."""
+        quotas, properties = trial.holding.quotas.text(), params.properties
+        endpoints = [params.environment.endpoint, params.datalog.endpoint, *(actor.endpoint for actor in params.actors)]
+        if reach is not None and any("://" in each and not each.startswith("cogment:") for each in endpoints):
+            properties[RESUME_REACH] = reach
+        if quotas:
+            properties[RESUME_QUOTAS] = quotas
+        if trial.holding.run_id:
+            properties[RESUME_RUN] = trial.holding.run_id
 
     async def _run_trial(self, run: TrialRun) -> None:
         try:
