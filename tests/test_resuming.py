@@ -325,8 +325,13 @@ async def test_after_its_last_attempt_a_trial_is_ended() -> None:
 async def test_of_two_orchestrators_one_goes_on_with_a_trial() -> None:
     store = MemoryStore(1 << 30)
     await killed(store, 4)
+    left = await get(store, "t")
+    await store.apply([TrialWrite("t", left.user_id, left.params, True, left.owner, RELEASED, left.attempt)])
     tables = Table(), Table()
-    async with orchestrator(store, tables[0]) as platform, orchestrator(store, tables[1]):
+    async with (
+        orchestrator(store, tables[0], "grpc://one:9000") as platform,
+        orchestrator(store, tables[1], "grpc://two:9000"),
+    ):
         assert totals(await over(platform)) == TOTALS
         assert (await get(store, "t")).attempt == 2
     assert sorted(len(table.ticks) > 0 for table in tables) == [False, True]
