@@ -24,6 +24,7 @@ from tests.ray.worlds import Paced, Still, Talking, played
 from tests.stores.postgresql_server import postgresql_server
 from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.base.services import ServiceKind
+from trio_cogment.base.taking_up import branch_of
 from trio_cogment.platform import open_platform
 from trio_cogment.ray import _workers
 from trio_cogment.rl.datasets.sources import open_source
@@ -39,6 +40,8 @@ STEP_SECONDS = 0.003
 #: How long a worker may live whose node is gone.
 ZOMBIE_SECONDS = 2.0
 SEATS: dict[str, Any] = {"player_0": tc.random(seed=1)}
+#: A seat that draws may do otherwise in a trial that goes on in the middle.
+STEADY: dict[str, Any] = {"player_0": tc.policy(lambda state: int(state[2] > 0))}
 
 
 def on_nodes(count: int = 2) -> trio_cogment.ray.Workers:
@@ -53,8 +56,8 @@ def checked(results: Results) -> Results:
     return results
 
 
-async def in_process(n: int = N) -> Results:
-    return checked(await run_trials_async(n, environment=Paced, seats=SEATS, seeds=0, parallel=4))
+async def in_process(n: int = N, seats: dict[str, Any] = SEATS) -> Results:
+    return checked(await run_trials_async(n, environment=Paced, seats=seats, seeds=0, parallel=4))
 
 
 def same(one: Results, other: Results) -> bool:
@@ -337,7 +340,7 @@ async def test_a_run_on_workers_that_is_broken_off_goes_on(grid: Grid, tmp_path:
     async with open_platform(tc.RL_SPEC, store="memory:") as platform, trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1")
         running = await nursery.start(serve, platform.services, listeners)
-        every: dict[str, Any] = {"store": f"grpc://127.0.0.1:{running.port}", "name": "broken", "seats": SEATS}
+        every: dict[str, Any] = {"store": f"grpc://127.0.0.1:{running.port}", "name": "broken", "seats": STEADY}
         every |= {"seeds": 0, "environment": Paced, "parallel": 4}
         async with open_run(N, on=on_nodes(), **every, arguments={"seconds": STEP_SECONDS}) as run:
             for position in range(20):
@@ -347,7 +350,30 @@ async def test_a_run_on_workers_that_is_broken_off_goes_on(grid: Grid, tmp_path:
         results = checked(await run_trials_async(40, on=on_nodes(), resume=True, **every))
         assert {f"broken-{index}" for index in range(10)} <= there
         assert results.orchestrators.tolist().count("") >= 20
-        assert same(results, await in_process(40))
+        assert same(results, await in_process(40, STEADY))
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_trial_of_a_worker_that_is_broken_off_goes_on_in_the_middle(grid: Grid) -> None:
+    """The worker that has it then reads in the datastore of the run what was played before."""
+    grid.have(2)
+    async with open_platform(tc.RL_SPEC, store="memory:") as platform, trio.open_nursery() as nursery:
+        running = await nursery.start(serve, platform.services, await open_listeners("127.0.0.1"))
+        every: dict[str, Any] = {"store": f"grpc://127.0.0.1:{running.port}", "name": "cut", "environment": Paced}
+        every |= {"seeds": 0, "seats": STEADY, "hosting": "thread"}
+        client = platform.datastore_client()
+        async with open_run(1, on=on_nodes(1), **every, arguments={"seconds": 0.3}) as run:
+            with trio.fail_after(120):
+                while not any(trial.samples_count > 2 for trial in await client.trials()):  # noqa: ASYNC110  it plays
+                    await trio.sleep(0.05)
+            (cut,) = (await run.stop(grace_seconds=0)).trials
+        (result,) = checked(await run_trials_async(1, on=on_nodes(1), resume=True, **every)).trials
+        first, second = await client.trials()
+        assert branch_of(second.params.properties) == (first.trial_id, first.samples_count - 1)
+        assert result.trial_id == second.trial_id
+        whole = await run_trials_async(1, environment=Paced, seats=STEADY, seeds=0)
+        assert 2 < cut.ticks < result.ticks == whole.ticks[0]
+        assert result.returns["player_0"] == whole.returns[0, 0]
         nursery.cancel_scope.cancel()
 
 
@@ -366,7 +392,8 @@ class Told(tc.TrialCallback):
 ray.init(address=sys.argv[1], log_to_driver=False)
 tc.run_trials(
     1000, on=workers(2, resources={"room": 1}), environment=Paced, arguments={"folder": sys.argv[3], "seconds": 0.003},
-    seats={"player_0": tc.random(seed=1)}, seeds=0, store=sys.argv[2], name="killed", callbacks=[Told()], parallel=4,
+    seats={"player_0": tc.policy(lambda state: int(state[2] > 0))}, seeds=0, store=sys.argv[2], name="killed",
+    callbacks=[Told()], parallel=4,
 )
 """
 
@@ -387,9 +414,9 @@ async def test_the_program_of_a_run_is_killed(grid: Grid, tmp_path: Path) -> Non
         program.kill()
         await program.wait()
         await trio.to_thread.run_sync(with_deadline, lambda: not any(map(lives, played(tmp_path))), 60)
-        every: dict[str, Any] = {"store": store, "name": "killed", "seats": SEATS, "seeds": 0, "environment": Paced}
+        every: dict[str, Any] = {"store": store, "name": "killed", "seats": STEADY, "seeds": 0, "environment": Paced}
         results = checked(await run_trials_async(40, on=on_nodes(), resume=True, **every))
-        assert same(results, await in_process(40))
+        assert same(results, await in_process(40, STEADY))
         assert results.orchestrators.tolist().count("") >= 10
         nursery.cancel_scope.cancel()
 
