@@ -525,3 +525,22 @@ def test_a_human_seat_beside_an_agent_that_learns(browser: Browser) -> None:
         ann.complaints.clear()  # the server has gone with the view
     assert not learner.is_alive()
     assert done == [-1] * 6  # paper beats rock
+
+
+def test_who_was_led_back_and_leaves_is_not_ready_by_itself(browser: Browser) -> None:
+    """The address says that a person was in the game before; it says so once."""
+    import trio_cogment.rl as tc
+
+    links: queue.Queue[str] = queue.Queue()
+    game = tc.make_parallel("rps_v2", seats={"player_1": tc.human("Ann", port=0, page=links.put)}, max_cycles=3)
+    try:
+        with people(browser, 1) as [ann]:
+            ann.page.goto(links.get(timeout=20) + "#back")
+            ann.page.get_by_text("The game begins").wait_for()
+            ann.page.wait_for_function("() => !location.hash")
+            ann.page.get_by_role("button", name="Leave").click()
+            ann.page.get_by_text("You have left").wait_for()
+            ann.page.get_by_role("button", name="Come again").click()
+            ann.page.get_by_role("button", name="I am ready").wait_for()
+    finally:
+        game.close()

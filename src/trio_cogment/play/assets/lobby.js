@@ -40,12 +40,19 @@ function Presence({ state }) {
   </div>`;
 }
 
+/** Ends the address of a lobby to which somebody comes back whose seat is not there any more. */
+export const BACK = "#back";
+
 /**
  * @param {{welcome: any, state: any, say: (message: object) => void, again: () => void}} props
  */
 export function Lobby({ welcome, state, say, again }) {
   // Who was ready at a server that has been started again need not say so once more.
-  const wasReady = useRef(location.hash === "#back");
+  const wasReady = useRef(location.hash === BACK);
+  useEffect(() => {
+    // Once is enough: after a reload, or when they have left, they say so themselves.
+    if (state.state !== "reading" && location.hash === BACK) history.replaceState(null, "", location.pathname);
+  }, [state.state]);
   if (["ready", "seated", "played"].includes(state.state)) wasReady.current = true;
   if (state.state === "left") wasReady.current = false;
   const next = welcome.again && (state.state === "played" || (state.state === "reading" && wasReady.current));

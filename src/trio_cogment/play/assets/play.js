@@ -4,7 +4,7 @@ import { render } from "../../assets/vendor/preact.js";
 import { useEffect, useMemo, useReducer, useState } from "../../assets/vendor/preact-hooks.js";
 import { Countdown } from "./countdown.js";
 import { html } from "./html.js";
-import { Lobby } from "./lobby.js";
+import { BACK, Lobby } from "./lobby.js";
 import { Seat } from "./seat.js";
 import { NOTHING, reduce } from "./seen.js";
 import { Wire } from "./wire.js";
@@ -12,9 +12,6 @@ import { Wire } from "./wire.js";
 /** What a proxy has before the paths of the server. */
 const BEFORE = location.pathname.replace(/(\/~[^/]*)?\/play\/$/, "");
 const TICKET = `trio-cogment ticket ${location.pathname}`;
-
-/** Ends the address of a lobby to which somebody comes back whose seat is not there any more. */
-const BACK = "#back";
 
 /** @typedef {import("./seen.js").Seen} Seen */
 
