@@ -10,7 +10,8 @@ import itertools
 import math
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -25,7 +26,7 @@ from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, Platfo
 from trio_cogment.base.errors import CogmentError, UnavailableError
 from trio_cogment.rpc import serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
-from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd, datastore_services
+from trio_cogment.servers.datastore import Datastore, TrialEnd, datastore_services
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.storage import RELEASED, SampleWrite, TrialWrite, Write
 from trio_cogment.testing import Outcome, World
@@ -238,16 +239,11 @@ class Run:
                 while not await self.is_over():
                     await watch.changed()
 
-    async def was_given_up(self, _trial: StoredTrial) -> bool:
-        """Return whether a trial was ended because nobody was there to go on with it; in one process somebody is."""
-        return False
-
     async def check(self) -> None:
         assert not self.wrong
         for trial_id in TRIAL_IDS:
             trial = await get(self.store, trial_id)
-            if await self.was_given_up(trial):
-                continue
+            assert trial.end is TrialEnd.ENDED, f"{trial_id}: {trial.end.name}: {trial.outcome!r}"
             rows = [StoredTrialSample.FromString(row.data) for row in await read(self.store, trial_id)]
             assert [row.tick_id for row in rows] == list(range(LAST_TICK + 1))
             assert [row.payloads[row.actor_samples[0].observation] for row in rows] == TOTALS
@@ -271,18 +267,15 @@ def test_every_tick_is_there_once_whatever_dies(sim: Sim) -> None:
 _LONGEST_SECONDS = 1000.0
 
 
+#: After a partition, or a death of the datastore, an orchestrator has learned by then that others have its trials.
+_NOTICE_SECONDS = 15.0
+
+
 class RunElsewhere(Run):
     """One run of two orchestrators over a network, and a datastore in a process of its own, each of which dies."""
 
-    async def was_given_up(self, trial: StoredTrial) -> bool:
-        """Do as `Run`: when its time was over, no orchestrator was connected. What was acknowledged is there."""
-        if trial.end is not TrialEnd.ABNORMAL:
-            return False
-        self.world.sometimes("nobody was there to go on with a trial")
-        rows = [StoredTrialSample.FromString(row.data) for row in await read(self.store, trial.trial_id)]
-        assert [row.tick_id for row in rows] == list(range(len(rows)))
-        assert len(rows) > self.account.acknowledged[trial.trial_id]
-        return True
+    #: When the datastore began to serve; infinity while none does.
+    up_since = math.inf
 
     async def main(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -305,11 +298,13 @@ class RunElsewhere(Run):
                 async with Datastore(process, config=CONFIG.datastore) as datastore, trio.open_nursery() as nursery:
                     listening = [machine.listen(9003)]
                     await nursery.start(serve, datastore_services(datastore), listening)
+                    self.up_since = trio.current_time()
                     if not number:
                         task_status.started()
                     await trio.sleep(self.rng.uniform(1.0, 15.0) if number < 3 else math.inf)
                     self.world.sometimes("the datastore dies")
                     process.is_dead = True
+                    self.up_since = math.inf
                     machine.crash()
             await trio.sleep(self.rng.uniform(0.0, 20.0))
             machine.restart()
@@ -346,12 +341,28 @@ class RunElsewhere(Run):
                 network.partition([name], ["store"])
                 await trio.sleep(self.rng.uniform(5.0, 90.0))
                 network.heal([name], ["store"])
+                await self.wait_noticed()
+                self.thaw(process)
                 await trio.sleep(self.rng.uniform(0.0, 30.0))
             if how == "stopped":
                 await platform.stop()
             else:
                 process.is_dead = True
                 network.host(name).crash()
+
+    async def wait_noticed(self) -> None:
+        """Wait until who reaches the datastore from now on has learned what it knows."""
+        healed = trio.current_time()
+        while (left := max(healed, self.up_since) + _NOTICE_SECONDS - trio.current_time()) > 0:  # noqa: ASYNC110  it may die meanwhile
+            await trio.sleep(min(left, 1.0))
+
+    def thaw(self, process: Process) -> None:
+        """Expect that a process knows again which trials are its own."""
+        self.frozen.remove(process)
+        for trial_id, playing in self.playing.items():
+            others = [other for other in playing if not other.is_dead and other not in self.frozen]
+            if process in others and len(others) > 1:
+                self.wrong.append(f"{trial_id}: two attempts are alive, and both reach the datastore")
 
     async def keep_starting(self, platform: Platform) -> None:
         while True:
@@ -365,5 +376,84 @@ def test_the_same_of_orchestrators_whose_datastore_is_another_process(sim: Sim) 
 
     async def run(world: World) -> None:
         await RunElsewhere(world).main()
+
+    sim(run)
+
+
+#: Beside the time of a tick: a promise.
+_LONGEST_GAP_SECONDS = 1.0
+_TICK_SECONDS = 0.05
+_DRAINED = tuple(f"t{number}" for number in range(50))
+
+
+class Drain:
+    """One of two orchestrators at a datastore elsewhere is stopped, on a virtual clock.
+
+    Attributes:
+        asked: when the actor of each trial was asked, tick by tick.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.asked: defaultdict[str, list[float]] = defaultdict(list)
+        self.places: defaultdict[str, list[str]] = defaultdict(list)
+
+    async def environment(self, session: EnvironmentSession) -> None:
+        session.take_up()
+        await session.start([("*", b"")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                await trio.sleep(_TICK_SECONDS)
+                finish = session.end if session.tick_id + 1 == 2 * LAST_TICK else session.produce_observations
+                await finish([("*", b"")])
+
+    async def actor(self, place: str, session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                self.asked[session.trial_id].append(trio.current_time())
+                self.places[session.trial_id].append(place)
+                await session.do_action(b"")
+
+    @asynccontextmanager
+    async def orchestrator(self, name: str) -> AsyncIterator[Platform]:
+        participants = Participants()
+        participants.register_environment(self.environment, "sum")
+        participants.register_actor(partial(self.actor, name), "adds")
+        config = replace(CONFIG, orchestrator=replace(CONFIG.orchestrator, datastore="grpc://store:9003"))
+        with self.world.network.host(name).running():
+            async with open_platform(participants, host=self.world.host(name), config=config) as platform:
+                platform.reached_at(f"grpc://{name}:9000")
+                yield platform
+
+    async def main(self) -> None:
+        store, machine = MemoryStore(1 << 30), self.world.network.host("store")
+        async with trio.open_nursery() as nursery, Datastore(store, config=CONFIG.datastore) as datastore:
+            with machine.running():
+                listening = [machine.listen(9003)]
+                await nursery.start(serve, datastore_services(datastore), listening)
+            async with self.orchestrator("two"):
+                async with self.orchestrator("one") as platform:
+                    for trial_id in _DRAINED:
+                        await platform.controller.start_trial(PARAMS, trial_id=trial_id)
+                    await trio.sleep(10 * _TICK_SECONDS)
+                    await platform.stop()
+                async with store.watch() as watch:
+                    while [trial for trial in await store.open_logged() if trial in _DRAINED]:
+                        await watch.changed()
+            nursery.cancel_scope.cancel()
+        for trial_id in _DRAINED:
+            trial = await get(store, trial_id)
+            assert (trial.end, trial.samples_count, trial.attempt) == (TrialEnd.ENDED, 2 * LAST_TICK + 1, 2)
+            assert set(self.places[trial_id]) == {"one", "two"}
+            gap = max(later - earlier for earlier, later in itertools.pairwise(self.asked[trial_id]))
+            assert gap <= _LONGEST_GAP_SECONDS + _TICK_SECONDS, trial_id
+
+
+@pytest.mark.sim(seeds=1)
+def test_fifty_trials_stand_still_for_a_second_at_most_when_their_orchestrator_is_stopped(sim: Sim) -> None:
+    """The time that the program waits for something; on a busy machine its own work is added."""
+
+    async def run(world: World) -> None:
+        await Drain(world).main()
 
     sim(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 from collections import defaultdict
@@ -39,12 +40,14 @@ class Party:
 
     Attributes:
         seen: the ticks that the actors of each trial have seen, in the order of time.
+        times: when that was.
         restarted: when the next server has been started.
         back: how long after that each trial had its first observation.
     """
 
     def __init__(self) -> None:
         self.seen: defaultdict[str, list[int]] = defaultdict(list)
+        self.times: defaultdict[str, list[float]] = defaultdict(list)
         self.restarted = math.inf
         self.back: dict[str, float] = {}
         self._waiting = trio.Event()
@@ -67,6 +70,7 @@ class Party:
             if event.observation is not None:
                 tick_id = event.observation.tick_id
                 self.seen[session.trial_id].append(tick_id)
+                self.times[session.trial_id].append(trio.current_time())
                 if (passed := trio.current_time() - self.restarted) > 0:
                     self.back.setdefault(session.trial_id, passed)
                 self._waiting.set()
@@ -77,6 +81,17 @@ class Party:
         while sum(len(seen) >= ticks for seen in self.seen.values()) < trials:
             self._waiting = trio.Event()
             await self._waiting.wait()
+
+    @property
+    def longest_gap(self) -> float:
+        """How long a trial stood still since the restart, or the stop, beside the time of a tick."""
+        gaps = [
+            later - earlier
+            for times in self.times.values()
+            for earlier, later in itertools.pairwise(times)
+            if later > self.restarted
+        ]
+        return max(gaps) - _TICK_SECONDS
 
     def participants(self) -> Participants:
         made = Participants()
