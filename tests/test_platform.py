@@ -13,9 +13,9 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.base.config import ModelRegistryConfig, PlatformConfig
+from trio_cogment.base.config import ModelRegistryConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.base.endpoints import GrpcEndpoint
-from trio_cogment.base.errors import FailedPreconditionError, RpcError, UnavailableError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, RpcError, UnavailableError
 from trio_cogment.base.services import SERVICES, ServiceKind
 from trio_cogment.platform import OpenedExtension, Platform, open_platform
 from trio_cogment.rpc import Method, ServerCall, bind, methods_of
@@ -224,3 +224,11 @@ async def test_who_changes_what_it_was_given_changes_it_for_nobody_else() -> Non
     assert set(acted) == {"done"}
     assert set(seen) == {"true"}
     assert set(logged) - {""} == {"true", "done"}  # in the last tick nobody acts
+
+
+async def test_a_datastore_elsewhere_beside_a_storage_is_refused() -> None:
+    """Nothing would be stored there: the setting is refused, never ignored."""
+    config = PlatformConfig(orchestrator=OrchestratorConfig(datastore="grpc://store:9003"))
+    with pytest.raises(InvalidArgumentError, match="datastore: expected none where there is a storage"):
+        async with open_platform(store="memory:", config=config):
+            pass

@@ -273,7 +273,7 @@ async def open_platform(
             `sqlite:PATH`, `postgresql://...`); then `cogment://discover` is also the data log of trials whose
             parameters have no `datalog`, and one with an empty endpoint says that a trial is not stored. Or it is a
             sink, which gets them as the objects they are (see `docs/data-logs.md`). A datastore in another process is
-            `OrchestratorConfig.datastore`.
+            `OrchestratorConfig.datastore`; both are refused.
         model_registry: the model registry to serve, or its folder, or the address of its bucket (`s3://bucket/prefix`).
         directory: finds what is not registered here: a client, the endpoint of a directory (see
             `trio_cogment.servers.discovery.open_directory`), or a directory of this process, which is served too.
@@ -289,6 +289,11 @@ async def open_platform(
     require_trio("open_platform")
     config = config or PlatformConfig()
     if config.orchestrator.datastore:
+        if store is not None and not _is_sink(store):
+            raise InvalidArgumentError(
+                "datastore: expected none where there is a storage (store): trials are stored there, got "
+                f"{config.orchestrator.datastore!r}"
+            )
         named = parse_server_endpoint(config.orchestrator.datastore, discovery=True, field_name="datastore")
         if config.orchestrator.resume and access is not None and isinstance(named, DiscoverEndpoint):
             # It is shown a token for all trials: that is for no one whom a directory has named.

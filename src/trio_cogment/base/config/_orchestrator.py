@@ -61,7 +61,7 @@ class OrchestratorConfig(Settings):
     datastore: str = setting(
         "",
         "trial datastore in another process, `grpc://host:port` or `cogment://discover`: the data log of trials whose "
-        "parameters name none, and where `resume` finds the trials to go on with; not for who has a storage of its own",
+        "parameters name none, and where `resume` finds the trials to go on with; refused beside a storage of its own",
         flag=Flag(
             "--datastore",
             "COGMENT_ORCHESTRATOR_DATASTORE",
