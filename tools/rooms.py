@@ -76,7 +76,7 @@ TABLE: dict[str, set[str]] = {
     "servers.model_registry": {"rpc", "access", "budget"},
     "servers.orchestrator": {"trial", "rpc", "servers.discovery", "access", "budget"},
     "sdk": {"spaces", "rpc", "servers.discovery", "access"},
-    "resuming": {"servers.orchestrator", "servers.datastore"},
+    "resuming": {"access", "servers.orchestrator", "servers.datastore"},
     "platform": {
         *("resuming", "servers.orchestrator", "servers.datastore", "servers.model_registry", "servers.directory"),
         *("servers.discovery", "sdk", "trial", "rpc", "access", "budget"),
