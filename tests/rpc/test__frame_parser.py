@@ -91,9 +91,9 @@ class Recorder(Handler):
 
     def window_update(self, stream_id: int, increment: int, events: list[Event]) -> None:
         if (
-            is_small(stream_id, increment) and not self.tells_all
+            is_usual(stream_id, increment) and not self.tells_all
         ):  # the last of a read: the parser may leave it to the handler
-            self.credited += 1
+            self.credited += increment < SMALL_INCREMENT
             if stream_id:
                 self.streams[stream_id].send_window += increment
             else:
@@ -125,8 +125,8 @@ class Recorder(Handler):
         assert raised.value.code == code
 
 
-def is_small(stream_id: int, increment: int) -> bool:
-    return stream_id in (0, 1, 3) and 0 < increment < SMALL_INCREMENT
+def is_usual(stream_id: int, increment: int) -> bool:
+    return stream_id in (0, 1, 3) and 0 < increment < 1 << 24
 
 
 def bytewise(data: bytes) -> list[bytes]:
@@ -361,7 +361,7 @@ def test_a_window_update_is_read_without_its_reserved_bits() -> None:
         assert recorder.told == [("frame", WINDOW_UPDATE, 3, 0x01020304)]
 
 
-def test_small_window_updates_are_credited_in_passing_and_all_others_are_told() -> None:
+def test_usual_window_updates_are_credited_in_passing_and_all_others_are_told() -> None:
     ping = frame(PING, 0, 0, bytes(8))
 
     def update(number: int, increment: int) -> bytes:
@@ -371,17 +371,19 @@ def test_small_window_updates_are_credited_in_passing_and_all_others_are_told() 
         recorder.told.clear()
         recorder.credited = 0
         recorder.feed(update(number, increment) + ping)
-        assert recorder.credited == (len(recorder.told) == 1)
+        assert recorder.credited == (len(recorder.told) == 1 and increment < SMALL_INCREMENT)
         return len(recorder.told) == 2
 
     recorder = Recorder()
     recorder.open_up()
     recorder.tells_all = True
     for number in (0, 1, 3):
-        assert [told(recorder, number, increment) for increment in (0, 1, 1023, 1024)] == [True, False, False, True]
+        increments = (0, 1, 1023, 1024, (1 << 24) - 1, 1 << 24)
+        assert [told(recorder, number, increment) for increment in increments] == [True, *[False] * 4, True]
     assert told(recorder, 5, 1)  # there is no such stream
     stream = recorder.streams[1]
-    assert (recorder.queue.window, stream.send_window) == (INITIAL_WINDOW + 1024, 1024)
+    credited = 1024 + 1024 + (1 << 24) - 1
+    assert (recorder.queue.window, stream.send_window) == (INITIAL_WINDOW + credited, credited)
     stream.send_window = MAX_WINDOW - 1
     assert [told(recorder, 1, increment) for increment in (2, 1, 1)] == [True, False, True]
     assert stream.send_window == MAX_WINDOW
@@ -493,7 +495,7 @@ FRAMES = st.lists(
         st.builds(
             lambda number, increment: ("update", number, increment),
             st.sampled_from([0, 1, 3, 9]),
-            st.one_of(st.integers(0, SMALL_INCREMENT), st.integers(0, 0x7FFFFFFF)),
+            st.one_of(st.integers(0, SMALL_INCREMENT), st.integers(0, 1 << 24), st.integers(0, 0x7FFFFFFF)),
         ),
         st.builds(
             lambda number, payloads, cuts: ("data", number, payloads, cuts),
@@ -521,9 +523,9 @@ def test_frames_in_any_split_give_the_same_messages_and_the_same_accounts(plan: 
         if step[0] == "update":
             _, number, increment = step
             data += frame(WINDOW_UPDATE, 0, number, increment.to_bytes(4, "big"))
-            if is_small(number, increment):
+            if is_usual(number, increment):
                 credit[number] += increment
-                small += 1
+                small += increment < SMALL_INCREMENT
             else:
                 expected.append(("frame", WINDOW_UPDATE, number, increment))
             continue

@@ -305,6 +305,20 @@ def test_what_several_get_is_put_together_for_the_first_of_them_alone() -> None:
     assert not any(path.call.left for path in paths)
 
 
+@pytest.mark.parametrize("limit", [None, 100])
+def test_a_large_message_that_several_get_goes_into_the_output(limit: int | None) -> None:
+    path = Path(RpcConfig(max_send_message_bytes=limit), ActorRunTrialInput)
+    path.engine.output.apply_settings(WINDOW, WINDOW, [path.stream])
+    shared = SharedObservation(1, 2, bytes(SHORT_BYTES))
+    path.path.send_shared_nowait(shared)
+    whole = shared.payload()
+    if limit is None:
+        assert path.engine.take_output().endswith(b"\0" + len(whole).to_bytes(4, "big") + whole)
+        assert (path.wakes, path.call.left) == (1, [])
+    else:
+        assert (path.wakes, path.call.left) == (0, [whole])
+
+
 def test_what_is_encoded_and_longer_than_may_be_sent_is_left_to_the_call() -> None:
     path = Path(RpcConfig(max_send_message_bytes=64), ActorRunTrialInput)
     shared = SharedObservation(1, 2, bytes(64))

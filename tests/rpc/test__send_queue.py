@@ -224,6 +224,69 @@ def test_large_output_is_taken_in_pieces_of_which_the_large_ones_are_not_copied(
     assert data_frames(b"".join(pieces)) == [(1, message(small)), (3, message(large)), (5, message(small))]
 
 
+def large_queue(config: RpcConfig | None = None, pool: BytePool | None = None) -> SendQueue:
+    queue = SendQueue(config or RpcConfig(), (pool or BytePool()).loan(), client_side=False)
+    queue.apply_settings(INITIAL_WINDOW, 2**20, [])
+    queue.window = 2**30
+    return queue
+
+
+def test_a_large_message_that_need_not_wait_goes_out_as_it_is_in_one_frame() -> None:
+    pool = BytePool(9 * 2**20)
+    queue, stream, tail = large_queue(pool=pool), make_stream(1, 2**20), bytes(300_000)
+    assert queue.send_large_at_once(stream, b"head", tail)
+    assert (stream.send_window, queue.window) == (2**20 - 300_009, 2**30 - 300_009)
+    assert pool.used >= 300_009 - 2**16
+    assert not [count for count in queue.recount_of([stream]) if count.kept != count.counted]
+    pieces = queue.take_pieces()
+    assert pieces[-1] is tail
+    assert data_frames(b"".join(pieces)) == [(1, message(b"head" + tail))]
+    queue.sent()
+    assert pool.used == 0
+
+
+def test_a_large_message_goes_out_at_once_where_its_outbox_is_empty() -> None:
+    queue, stream, large = large_queue(), make_stream(1, 2**20), bytes(100_000)
+    queue.send_message(stream, large)
+    assert queue.take_pieces()[-1] is large
+    assert not stream.outbox
+
+
+@pytest.mark.parametrize("why", ["stream", "connection", "frame", "own outbox", "turns", "output", "memory"])
+def test_a_large_message_that_has_to_wait_is_not_sent_at_once(why: str) -> None:
+    pool = BytePool(9 * 2**20)
+    queue = large_queue(pool=pool)
+    stream, other = make_stream(1, 2**20), make_stream(3, 2**20)
+    size = 300_000
+    if why == "stream":
+        stream.send_window = size
+    elif why == "connection":
+        queue.window = size
+    elif why == "frame":
+        queue.apply_settings(INITIAL_WINDOW, size, [])
+    elif why == "own outbox":
+        stream.outbox.append(b"before")
+    elif why == "turns":
+        queue.ready[other] = None
+    elif why == "output":
+        assert queue.send_large_at_once(other, b"", bytes(size))
+    elif why == "memory":
+        pool.loan().set(8 * 2**20)  # somebody else has it
+    before = (queue.out_size, queue.window, stream.send_window)
+    assert not queue.send_large_at_once(stream, b"", bytes(size))
+    assert (queue.out_size, queue.window, stream.send_window) == before
+
+
+def test_what_several_streams_are_sent_makes_the_output_longer_than_its_mark() -> None:
+    queue = large_queue()
+    tail = bytes(100_000)
+    streams = [make_stream(number, 2**20) for number in range(1, 41, 2)]
+    sent = sum(queue.send_large_at_once(stream, b"head", tail) for stream in streams)
+    assert 2**20 <= queue.out_size < 2**20 + 2 * len(tail)
+    assert sent == 11
+    assert queue.take_pieces().count(tail) == sent
+
+
 def test_a_small_rest_of_a_large_message_goes_along() -> None:
     """A message of 1 MiB has five bytes more than the largest frame."""
     queue = make_queue(RpcConfig())

@@ -175,9 +175,7 @@ class SharedObservation(SharedMessage):
     @property
     def head(self) -> bytes:
         """See `SharedMessage.head`."""
-        if len(self.content) < _LARGE_BYTES:
-            return b""
-        if not self._head:
+        if not self._head and len(self.content) >= _LARGE_BYTES:
             inner: bytes = Observation(tick_id=self.tick_id, timestamp=self.timestamp).SerializeToString()
             inner += _CONTENT + varint(len(self.content))
             self._head = _OBSERVATION + varint(len(inner) + len(self.content)) + inner
@@ -190,6 +188,8 @@ class SharedObservation(SharedMessage):
 
     def ByteSize(self) -> int:
         """See `SharedMessage.ByteSize`."""
+        if self._head:
+            return len(self._head) + len(self.content)
         size = len(self.content)
         return len(self.payload()) if size < _LARGE_BYTES else len(self.head) + size
 

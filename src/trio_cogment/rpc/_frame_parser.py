@@ -59,6 +59,8 @@ _MESSAGE: Final = Kind.MESSAGE
 _MAX_REASON: Final = 200
 #: A WINDOW_UPDATE below this grants little.
 SMALL_INCREMENT: Final = 1024
+#: A larger one is left to the handler, so that the sum of those that one read brings stays far from the limit.
+_USUAL_INCREMENT: Final = 1 << 24
 #: Stands for a message's prefix where what was received ends before it.
 _NO_PREFIX: Final = bytes(PREFIX_BYTES)
 
@@ -258,18 +260,19 @@ class FrameParser:
                 # The shorter way. The increment has been read with the header: its first byte is where a message's flag
                 # would be.
                 increment = flag << 24 | length >> 8
-                if usual and increment and increment < SMALL_INCREMENT:
+                if usual and 0 < increment < _USUAL_INCREMENT:
                     # As `SendQueue.credit` and `SendQueue.credit_stream`, where nothing waits for it.
+                    small = increment < SMALL_INCREMENT
                     if not stream_id:
                         credit += increment
-                        updates += 1
+                        updates += small
                         position += 13
                         continue
                     stream = streams.get(stream_id)
                     if stream is not None and not stream.outbox:
                         stream.send_window = grown = stream.send_window + increment
                         if grown <= MAX_WINDOW:
-                            updates += 1
+                            updates += small
                             position += 13
                             continue
                         stream.send_window = grown - increment
@@ -346,7 +349,7 @@ class FrameParser:
         return position
 
     def _is_usual(self) -> bool:
-        """Whether a small WINDOW_UPDATE is no more than credit: the handler has nothing else to do for it."""
+        """Whether a usual WINDOW_UPDATE is no more than credit: the handler has nothing else to do for it."""
         queue = self._queue
         return not queue.starved and not self._blocks.unfinished and queue.answer_bytes <= self._max_answer_bytes
 

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from trio_cogment.base.shared_message import LOCATED_BYTES, SharedMessage, locator
 from trio_cogment.budget.turns import LARGE_BYTES
 from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._frames import MAX_WINDOW
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
@@ -57,7 +58,7 @@ class MessagePath:
     """
 
     __slots__ = (
-        "_call", "_decode", "_inbox", "_longest", "_output", "_receive_type", "_send_type", "_stream", "_wake",
+        "_call", "_decode", "_inbox", "_longest", "_most", "_output", "_receive_type", "_send_type", "_stream", "_wake",
         "_window", "answering", "is_plain", "locate", "packs",
     )  # fmt: skip
 
@@ -69,7 +70,7 @@ class MessagePath:
         self._decode: Callable[[Any], Any] = receive_type.FromString  # of bytes
         self._receive_type = receive_type
         self._send_type = send_type
-        self._longest = 0
+        self._longest = self._most = 0
         self.locate: Callable[[bytes | memoryview], SharedMessage | None] | None = None
         self.is_plain = False
         self.packs = False
@@ -82,7 +83,8 @@ class MessagePath:
         self._window = engine.window
         self._wake = wake
         limit = engine.config.max_send_message_bytes
-        self._longest = SHORT_BYTES if limit is None else min(limit, SHORT_BYTES)
+        self._most = MAX_WINDOW if limit is None else limit
+        self._longest = min(self._most, SHORT_BYTES)
         stream.path = self
         stream.views = self.locate is not None
 
@@ -143,16 +145,18 @@ class MessagePath:
     def send_shared_nowait(self, message: SharedMessage) -> None:
         """See `Call.send_shared_nowait`."""
         payload = message.encoded  # most often there has been another receiver before
-        if (
-            self.is_plain
-            and not self.answering
-            and message.kind is self._send_type
-            and (len(payload) if payload else message.ByteSize()) <= self._longest
-            and self._output.send_at_once(self._stream, payload or message.payload())
-        ):
-            self._wake()
-        else:
-            self._call.send_unusual_shared(message)
+        if self.is_plain and not self.answering and message.kind is self._send_type:
+            size = len(payload) if payload else message.ByteSize()
+            if size <= self._longest:
+                if self._output.send_at_once(self._stream, payload or message.payload()):
+                    self._wake()
+                    return
+            elif size <= self._most and not payload:
+                tails = message.tails
+                if len(tails) == 1 and self._output.send_large_at_once(self._stream, message.head, tails[0]):
+                    self._wake()
+                    return
+        self._call.send_unusual_shared(message)
 
     def put(self, payload: bytes) -> bool:
         """Put a message into the output if that is all there is to it, and return whether it was."""
