@@ -17,6 +17,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.experiment.test_server import example, page, resolve, state, until
+from tests.test_resuming import Mortal
 from trio_cogment import Platform, open_platform
 from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.base.errors import NotFoundError, UnavailableError
@@ -37,23 +38,8 @@ from trio_cogment.testing.conformance.trial_store import get, read
 TICKS = 6
 
 
-class MortalStore:
-    """A storage of trials as a process has it that may die: from then on nothing of it arrives."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self.is_dead = False
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("exclusive", "release_abandoned"):
-            raise AttributeError(name)
-        if self.is_dead:
-            raise UnavailableError("the process is dead")
-        return getattr(self._store, name)
-
-
 class MortalFile(ExperimentStore):
-    """The file of an experiment, likewise."""
+    """The file of an experiment as a process has it that may die: from then on nothing of it arrives."""
 
     is_dead = False
 
@@ -91,7 +77,7 @@ class Study:
             orchestrator=OrchestratorConfig(resume=resume),
             datastore=DatastoreConfig(abandoned_after_seconds=25, abandoned_after_start_seconds=45),
         )
-        mortal, file = MortalStore(self.trials), MortalFile(self.path / "test.db")
+        mortal, file = Mortal(self.trials), MortalFile(self.path / "test.db")
         file.open()
         with trio.fail_after(100_000):  # of virtual time
             async with (
@@ -146,7 +132,7 @@ class Running:
 
     server: ExperimentServer
     platform: Platform
-    trials: MortalStore
+    trials: Mortal
     file: MortalFile
 
     def die(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import accumulate
@@ -198,7 +198,10 @@ def samples(
     return page.samples
 
 
-def _read(connection: sqlite3.Connection, number: int, after: int, page: _Page, opened: OpenChunks) -> None:
+def _walk(
+    connection: sqlite3.Connection, number: int, after: int, page: _Page
+) -> Generator[tuple[Chunk, int], None, None]:
+    """Read the rows of a trial into a page until that is full, and yield each chunk between them, and its `after`."""
     has_rows = connection.execute(_HAS_ROWS, (number, after)).fetchone() is not None
     with closing(connection.execute(_CHUNKS, (number, after))) as cursor:
         for row in cursor:
@@ -207,13 +210,19 @@ def _read(connection: sqlite3.Connection, number: int, after: int, page: _Page, 
                 _read_rows(connection, number, after, chunk.first_position, page)
             if page.full:
                 return
+            yield chunk, after
+            after = chunk.last_position
+    if has_rows and not page.full:
+        _read_rows(connection, number, after, _NO_END, page)
+
+
+def _read(connection: sqlite3.Connection, number: int, after: int, page: _Page, opened: OpenChunks) -> None:
+    with closing(_walk(connection, number, after, page)) as chunks:
+        for chunk, begin in chunks:
             try:
-                _read_chunk(opened.open(connection, number, chunk), chunk, after, page)
+                _read_chunk(opened.open(connection, number, chunk), chunk, begin, page)
             except DataLossError as error:
                 raise DamagedSamplesError(str(error), page.samples, chunk.last_position) from error
-            after = chunk.last_position
-    if has_rows:
-        _read_rows(connection, number, after, _NO_END, page)
 
 
 def parts(
@@ -234,19 +243,9 @@ def parts(
 
 def _parts_of(connection: sqlite3.Connection, number: int, after: int, page: _Page) -> list[StoredPart]:
     found: list[StoredPart] = []
-    has_rows = connection.execute(_HAS_ROWS, (number, after)).fetchone() is not None
-    with closing(connection.execute(_CHUNKS, (number, after))) as cursor:
-        for row in cursor:
-            chunk = Chunk._make(row)
-            if has_rows:
-                _read_rows(connection, number, after, chunk.first_position, page)
-            if page.full:
-                break
-            found += *page.taken(), (chunk, after)
-            page.count(chunk)
-            after = chunk.last_position
-    if has_rows and not page.full:
-        _read_rows(connection, number, after, _NO_END, page)
+    for chunk, begin in _walk(connection, number, after, page):
+        found += *page.taken(), (chunk, begin)
+        page.count(chunk)
     found += page.taken()
     if connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone() is None:
         raise NotFoundError(f"the trial with number {number} is not stored any more")
