@@ -106,7 +106,12 @@ async def orchestrator(
 
 
 async def killed(
-    store: MemoryStore, tick_id: int, trial_id: str = "t", branch: tuple[str, int] | None = None, **settings: Any
+    store: MemoryStore,
+    tick_id: int,
+    trial_id: str = "t",
+    branch: tuple[str, int] | None = None,
+    params: TrialParams = PARAMS,
+    **settings: Any,
 ) -> None:
     """Run a trial until a tick, in a process that is killed there."""
     mortal = Mortal(store)
@@ -115,7 +120,7 @@ async def killed(
     with trio.CancelScope() as scope:
         async with orchestrator(mortal, table, **settings) as platform:
             if branch is None:
-                await platform.controller.start_trial(PARAMS, trial_id=trial_id)
+                await platform.controller.start_trial(params, trial_id=trial_id)
             else:
                 await platform.controller.start_branch(*branch, trial_id=trial_id)
             await reached.wait()
@@ -391,6 +396,42 @@ async def test_a_trial_whose_environment_cannot_go_on_ends_with_the_stop() -> No
     trial = await get(store, "t")
     assert (trial.end, trial.attempt) == (TrialEnd.ENDED, 1)
     assert EndCause.of(EndOfTrial.FromString(trial.outcome).cause) is EndCause.SERVER_STOPPED
+
+
+def excluding(field: str) -> TrialParams:
+    params = TrialParams()
+    params.CopyFrom(PARAMS)
+    params.datalog.endpoint = "cogment://discover"
+    params.datalog.exclude_fields.append(field)
+    return params
+
+
+@pytest.mark.parametrize("field", ["info", "Observations", "actions"])
+async def test_a_trial_whose_samples_have_no_actions_ends_with_the_stop(
+    field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore(1 << 30)
+    waits = trio.Event()
+    table = Table(3, waits.set)
+    async with orchestrator(store, table) as platform:
+        await platform.controller.start_trial(excluding(field), trial_id="t")
+        assert f"trial t: nobody can go on with it: its samples have no {field.lower()} (datalog" in caplog.text
+        await waits.wait()
+    trial = await get(store, "t")
+    assert (trial.end, trial.attempt, trial.endpoint) == (TrialEnd.ENDED, 1, "grpc://here:9000")
+
+
+@pytest.mark.parametrize("field", ["info", "Observations", "actions"])
+async def test_a_trial_whose_samples_have_no_actions_is_ended_after_a_death(field: str) -> None:
+    store = MemoryStore(1 << 30)
+    await killed(store, 4, params=excluding(field))
+    async with orchestrator(store, Table()) as platform:
+        await over(platform)
+    trial = await get(store, "t")
+    assert (trial.end, trial.attempt) == (TrialEnd.ABNORMAL, 2)
+    assert (
+        f"it could not go on: its samples have no {field.lower()} (dat" in EndOfTrial.FromString(trial.outcome).reason
+    )
 
 
 class NeverReady(Table):

@@ -23,7 +23,7 @@ from trio_cogment import Participants, Platform, open_platform
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
-from trio_cogment.base.errors import CogmentError, UnavailableError
+from trio_cogment.base.errors import CogmentError, TrialFailedError, UnavailableError
 from trio_cogment.rpc import serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params, trial_params
 from trio_cogment.servers.datastore import Datastore, TrialEnd, datastore_services
@@ -142,8 +142,8 @@ class Run:
         self.frozen: list[Process] = []
         #: With which tick the attempts of each trial have begun.
         self.begun: defaultdict[str, list[int]] = defaultdict(list)
-        #: The processes in which an environment of each trial plays.
-        self.playing: defaultdict[str, list[Process]] = defaultdict(list)
+        #: The longest that an environment needs for a tick.
+        self.slowest = 1.0
         self.wrong: list[str] = []
 
     async def environment(self, process: Process, session: EnvironmentSession) -> None:
@@ -153,29 +153,30 @@ class Run:
         first = 0 if taken is None else taken.tick_id
         if first < self.account.acknowledged[trial_id]:
             self.wrong.append(f"{trial_id}: tick {first}: {self.account.acknowledged[trial_id]} was acknowledged")
-        if any(not other.is_dead and other not in self.frozen for other in self.playing[trial_id]):
-            self.wrong.append(f"{trial_id}: two attempts are alive at tick {first}")
         self.begun[trial_id].append(first)
-        self.playing[trial_id].append(process)
-        try:
-            await self.play(session, total)
-        finally:
-            self.playing[trial_id].remove(process)
-
-    async def play(self, session: EnvironmentSession, total: int) -> None:
+        attempt = len(self.account.attempts[trial_id])
         await session.start([("*", b"%d" % total)])
         async for event in session.all_events():
             if event.actions is not None:
+                self.lives(process, trial_id, attempt, f"has the actions of tick {session.tick_id}")
                 total += int(event.actions[0].payload)
-                await trio.sleep(self.rng.uniform(0.1, 1.0))
+                await trio.sleep(self.rng.uniform(0.1, self.slowest))
                 finish = session.end if session.tick_id + 1 == LAST_TICK else session.produce_observations
                 await finish([("*", b"%d" % total)])
 
-    async def actor(self, session: ActorSession) -> None:
+    async def actor(self, process: Process, session: ActorSession) -> None:
+        attempt = len(self.account.attempts[session.trial_id])
         async for event in session.all_events():
             if event.observation is not None:
+                self.lives(process, session.trial_id, attempt, f"shows tick {event.observation.tick_id}")
                 await trio.sleep(self.rng.uniform(0.0, 0.3))
                 await session.do_action(b"%d" % event.observation.tick_id)
+
+    def lives(self, process: Process, trial_id: str, attempt: int, what: str) -> None:
+        """Take note that an attempt goes on: nobody else may have the trial then."""
+        has = len(self.account.attempts[trial_id])
+        if attempt != has and not process.is_dead and process not in self.frozen:
+            self.wrong.append(f"{trial_id}: attempt {attempt} {what}, and the trial is at attempt {has}")
 
     async def is_over(self) -> bool:
         trials = [await self.store.trial(trial_id) for trial_id in TRIAL_IDS]
@@ -201,7 +202,7 @@ class Run:
         """Be a process until it dies, or its trials are over; then the next one may begin."""
         participants = Participants()
         participants.register_environment(partial(self.environment, process), "sum")
-        participants.register_actor(self.actor, "adds")
+        participants.register_actor(partial(self.actor, process), "adds")
         with trio.CancelScope() as scope:
             async with self.world.open_platform(participants, store=process, config=CONFIG) as platform:
                 platform.reached_at("grpc://here:9000")
@@ -209,7 +210,7 @@ class Run:
                 if how == "away":
                     await trio.sleep(self.rng.uniform(0.0, 4.0))
                     process.away_until = trio.current_time() + self.rng.uniform(1.0, 40.0)
-                await self.lives(how)
+                await self.last(how)
                 if how == "stopped":
                     await platform.stop()
                 elif how == "frozen":
@@ -232,7 +233,7 @@ class Run:
                 except CogmentError as error:
                     self.world.history.record("world", f"{trial_id}: {error}")
 
-    async def lives(self, how: str) -> None:
+    async def last(self, how: str) -> None:
         longest = 600.0 if how == "lasts" else self.rng.uniform(0.0, 10.0)
         with trio.move_on_after(longest):
             async with self.store.watch() as watch:
@@ -267,17 +268,11 @@ def test_every_tick_is_there_once_whatever_dies(sim: Sim) -> None:
 _LONGEST_SECONDS = 1000.0
 
 
-#: After a partition, or a death of the datastore, an orchestrator has learned by then that others have its trials.
-_NOTICE_SECONDS = 15.0
-
-
 class RunElsewhere(Run):
     """One run of two orchestrators over a network, and a datastore in a process of its own, each of which dies."""
 
-    #: When the datastore began to serve; infinity while none does.
-    up_since = math.inf
-
     async def main(self) -> None:
+        self.slowest = self.rng.choice([1.0, 12.0, 12.0, 12.0])
         async with trio.open_nursery() as nursery:
             await nursery.start(self.datastores)
             for name in ("one", "two"):
@@ -298,13 +293,11 @@ class RunElsewhere(Run):
                 async with Datastore(process, config=CONFIG.datastore) as datastore, trio.open_nursery() as nursery:
                     listening = [machine.listen(9003)]
                     await nursery.start(serve, datastore_services(datastore), listening)
-                    self.up_since = trio.current_time()
                     if not number:
                         task_status.started()
-                    await trio.sleep(self.rng.uniform(1.0, 15.0) if number < 3 else math.inf)
+                    await trio.sleep(self.rng.uniform(1.0, 60.0) if number < 3 else math.inf)
                     self.world.sometimes("the datastore dies")
                     process.is_dead = True
-                    self.up_since = math.inf
                     machine.crash()
             await trio.sleep(self.rng.uniform(0.0, 20.0))
             machine.restart()
@@ -313,7 +306,7 @@ class RunElsewhere(Run):
         """Be orchestrators of one endpoint, one process after the other."""
         machine = self.world.network.host(name)
         for number in itertools.count():
-            how = self.rng.choice(["killed", "killed", "stopped", "parted"]) if number < 4 else "lasts"
+            how = self.rng.choice(["killed", "stopped", "parted", "parted"]) if number < 4 else "lasts"
             self.world.history.record(name, how)
             process = Process(self.store, self.account, self.rng)
             with machine.running():
@@ -325,7 +318,7 @@ class RunElsewhere(Run):
         """Be an orchestrator until it dies."""
         participants = Participants()
         participants.register_environment(partial(self.environment, process), "sum")
-        participants.register_actor(self.actor, "adds")
+        participants.register_actor(partial(self.actor, process), "adds")
         config = replace(CONFIG, orchestrator=replace(CONFIG.orchestrator, datastore="grpc://store:9003"))
         network = self.world.network
         async with open_platform(participants, host=self.world.host(name), config=config) as platform:
@@ -336,33 +329,15 @@ class RunElsewhere(Run):
                 nursery.cancel_scope.cancel()
             self.world.sometimes(f"an orchestrator: {how}")
             if how == "parted":
-                # It cannot know that others have its trials, until it reaches the datastore again.
-                self.frozen.append(process)
                 network.partition([name], ["store"])
                 await trio.sleep(self.rng.uniform(5.0, 90.0))
                 network.heal([name], ["store"])
-                await self.wait_noticed()
-                self.thaw(process)
-                await trio.sleep(self.rng.uniform(0.0, 30.0))
+                await trio.sleep(self.rng.uniform(0.0, 45.0))
             if how == "stopped":
                 await platform.stop()
             else:
                 process.is_dead = True
                 network.host(name).crash()
-
-    async def wait_noticed(self) -> None:
-        """Wait until who reaches the datastore from now on has learned what it knows."""
-        healed = trio.current_time()
-        while (left := max(healed, self.up_since) + _NOTICE_SECONDS - trio.current_time()) > 0:  # noqa: ASYNC110  it may die meanwhile
-            await trio.sleep(min(left, 1.0))
-
-    def thaw(self, process: Process) -> None:
-        """Expect that a process knows again which trials are its own."""
-        self.frozen.remove(process)
-        for trial_id, playing in self.playing.items():
-            others = [other for other in playing if not other.is_dead and other not in self.frozen]
-            if process in others and len(others) > 1:
-                self.wrong.append(f"{trial_id}: two attempts are alive, and both reach the datastore")
 
     async def keep_starting(self, platform: Platform) -> None:
         while True:
@@ -383,18 +358,27 @@ def test_the_same_of_orchestrators_whose_datastore_is_another_process(sim: Sim) 
 #: Beside the time of a tick: a promise.
 _LONGEST_GAP_SECONDS = 1.0
 _TICK_SECONDS = 0.05
+#: When one that is cut off shows nothing more: it notices in 10 s, and plays on for `datalog_grace_seconds`.
+_LAST_SHOWN_SECONDS = 20.0
 _DRAINED = tuple(f"t{number}" for number in range(50))
 
 
-class Drain:
-    """One of two orchestrators at a datastore elsewhere is stopped, on a virtual clock.
+class Two:
+    """Two orchestrators at a datastore elsewhere, on a virtual clock.
+
+    Args:
+        world: has three machines: `one`, `two`, and `store`.
+        ticks: of each trial.
 
     Attributes:
         asked: when the actor of each trial was asked, tick by tick.
+        places: at which of them that was.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, ticks: int = 2 * LAST_TICK) -> None:
         self.world = world
+        self.ticks = ticks
+        self.store = MemoryStore(1 << 30)
         self.asked: defaultdict[str, list[float]] = defaultdict(list)
         self.places: defaultdict[str, list[str]] = defaultdict(list)
 
@@ -404,7 +388,7 @@ class Drain:
         async for event in session.all_events():
             if event.actions is not None:
                 await trio.sleep(_TICK_SECONDS)
-                finish = session.end if session.tick_id + 1 == 2 * LAST_TICK else session.produce_observations
+                finish = session.end if session.tick_id + 1 == self.ticks else session.produce_observations
                 await finish([("*", b"")])
 
     async def actor(self, place: str, session: ActorSession) -> None:
@@ -425,28 +409,28 @@ class Drain:
                 platform.reached_at(f"grpc://{name}:9000")
                 yield platform
 
-    async def main(self) -> None:
-        store, machine = MemoryStore(1 << 30), self.world.network.host("store")
-        async with trio.open_nursery() as nursery, Datastore(store, config=CONFIG.datastore) as datastore:
+    @asynccontextmanager
+    async def playing(self, trial_ids: Sequence[str]) -> AsyncIterator[Platform]:
+        """Let the first one play trials; it is there for the time of the block. Then wait until they have ended."""
+        machine = self.world.network.host("store")
+        async with trio.open_nursery() as nursery, Datastore(self.store, config=CONFIG.datastore) as datastore:
             with machine.running():
                 listening = [machine.listen(9003)]
                 await nursery.start(serve, datastore_services(datastore), listening)
             async with self.orchestrator("two"):
                 async with self.orchestrator("one") as platform:
-                    for trial_id in _DRAINED:
+                    for trial_id in trial_ids:
                         await platform.controller.start_trial(PARAMS, trial_id=trial_id)
                     await trio.sleep(10 * _TICK_SECONDS)
-                    await platform.stop()
-                async with store.watch() as watch:
-                    while [trial for trial in await store.open_logged() if trial in _DRAINED]:
+                    yield platform
+                async with self.store.watch() as watch:
+                    while [trial for trial in await self.store.open_logged() if trial in trial_ids]:
                         await watch.changed()
             nursery.cancel_scope.cancel()
-        for trial_id in _DRAINED:
-            trial = await get(store, trial_id)
-            assert (trial.end, trial.samples_count, trial.attempt) == (TrialEnd.ENDED, 2 * LAST_TICK + 1, 2)
+        for trial_id in trial_ids:
+            trial = await get(self.store, trial_id)
+            assert (trial.end, trial.samples_count, trial.attempt) == (TrialEnd.ENDED, self.ticks + 1, 2)
             assert set(self.places[trial_id]) == {"one", "two"}
-            gap = max(later - earlier for earlier, later in itertools.pairwise(self.asked[trial_id]))
-            assert gap <= _LONGEST_GAP_SECONDS + _TICK_SECONDS, trial_id
 
 
 @pytest.mark.sim(seeds=1)
@@ -454,6 +438,40 @@ def test_fifty_trials_stand_still_for_a_second_at_most_when_their_orchestrator_i
     """The time that the program waits for something; on a busy machine its own work is added."""
 
     async def run(world: World) -> None:
-        await Drain(world).main()
+        two = Two(world)
+        async with two.playing(_DRAINED) as one:
+            await one.stop()
+        for trial_id in _DRAINED:
+            gap = max(later - earlier for earlier, later in itertools.pairwise(two.asked[trial_id]))
+            assert gap <= _LONGEST_GAP_SECONDS + _TICK_SECONDS, trial_id
+
+    sim(run)
+
+
+@pytest.mark.sim(seeds=1)
+def test_an_orchestrator_that_is_cut_off_waits_before_another_one_has_its_trial(sim: Sim) -> None:
+    """It plays on for a while, in case the datastore comes back; no tick is shown at two places at a time."""
+
+    async def run(world: World) -> None:
+        two, cut = Two(world, ticks=1000), (["one"], ["store"])
+        async with two.playing(["t"]) as one:
+            asked, places = two.asked["t"], two.places["t"]
+            world.network.partition(*cut)
+            await trio.sleep(5)
+            world.network.heal(*cut)
+            await trio.sleep(20)
+            gap = max(later - earlier for earlier, later in itertools.pairwise(asked))
+            assert gap <= _LONGEST_GAP_SECONDS
+            began = trio.current_time()
+            world.network.partition(*cut)
+            while places[-1] != "two":  # noqa: ASYNC110  it is the other one's turn some time
+                await trio.sleep(0.1)
+            shown = places.index("two")
+            assert asked[shown - 1] <= began + _LAST_SHOWN_SECONDS
+            assert asked[shown] >= began + CONFIG.datastore.abandoned_after_seconds
+            world.network.heal(*cut)
+            with pytest.raises(TrialFailedError, match="it goes on elsewhere: trial 't': attempt 1 may not write it"):
+                await one.controller.wait_trial("t")
+        assert places == sorted(places)  # nothing more of it once the other one has the trial
 
     sim(run)

@@ -21,7 +21,14 @@ from trio_cogment.access import Quotas
 from trio_cogment.api.attempts_pb2 import LeftTrial
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.base.config import OrchestratorConfig
-from trio_cogment.base.errors import CogmentError, FailedPreconditionError, NotFoundError, StatusCode, status_of
+from trio_cogment.base.errors import (
+    CogmentError,
+    DataLossError,
+    FailedPreconditionError,
+    NotFoundError,
+    StatusCode,
+    status_of,
+)
 from trio_cogment.base.outcome import EndCause, TrialOutcome
 from trio_cogment.base.taking_up import (
     RESUME_ATTEMPT,
@@ -32,6 +39,7 @@ from trio_cogment.base.taking_up import (
     RESUME_TICK,
     branch_of,
     broken_off,
+    why_not,
 )
 from trio_cogment.servers.datastore import Datastore, StoredTrial, TrialEnd
 from trio_cogment.servers.orchestrator import Orchestrator
@@ -402,6 +410,9 @@ class Resuming:
         trial_id, orchestrator, owner = trial.trial_id, self._orchestrator, trial.owner
         params, past = TrialParams(), None
         params.CopyFrom(trial.params)
+
+        if trial.samples_count and (why := why_not(params)):
+            raise DataLossError(why)
 
         def may_read(whose: str) -> bool:
             # What a branch has before its first tick is read again, and as at its start it has to be of its owner.

@@ -26,7 +26,7 @@ from trio_cogment.api import common_pb2 as cogment_dot_api_dot_common__pb2
 from trio_cogment.api import environment_pb2 as cogment_dot_api_dot_environment__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63ogment/api/datalog.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\x1a\x1d\x63ogment/api/environment.proto\"\xaa\x01\n\nSampleInfo\x12\x0f\n\x07tick_id\x18\x01 \x01(\x04\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x16\n\x0especial_events\x18\x04 \x03(\t\x12\x13\n\x0bout_of_sync\x18\x05 \x01(\x08\x12$\n\x03\x65nd\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\"\xa2\x02\n\rDatalogSample\x12$\n\x04info\x18\x01 \x01(\x0b\x32\x16.cogmentAPI.SampleInfo\x12\x30\n\x0cobservations\x18\x02 \x01(\x0b\x32\x1a.cogmentAPI.ObservationSet\x12#\n\x07\x61\x63tions\x18\x03 \x03(\x0b\x32\x12.cogmentAPI.Action\x12#\n\x07rewards\x18\x04 \x03(\x0b\x32\x12.cogmentAPI.Reward\x12%\n\x08messages\x18\x05 \x03(\x0b\x32\x13.cogmentAPI.Message\x12\x16\n\x0e\x64\x65\x66\x61ult_actors\x18\x06 \x03(\r\x12\x1a\n\x12unavailable_actors\x18\x07 \x03(\r\x12\x14\n\x0bheld_actors\x18\xe9\x07 \x03(\r\"{\n\x14RunTrialDatalogInput\x12/\n\x0ctrial_params\x18\x01 \x01(\x0b\x32\x17.cogmentAPI.TrialParamsH\x00\x12+\n\x06sample\x18\x02 \x01(\x0b\x32\x19.cogmentAPI.DatalogSampleH\x00\x42\x05\n\x03msg\")\n\x15RunTrialDatalogOutput\x12\x10\n\x07\x61ttempt\x18\xe9\x07 \x01(\x04\"\x7f\n\x18LogExporterSampleRequest\x12/\n\x0ctrial_params\x18\x01 \x01(\x0b\x32\x17.cogmentAPI.TrialParamsH\x00\x12+\n\x06sample\x18\x02 \x01(\x0b\x32\x19.cogmentAPI.DatalogSampleH\x00\x42\x05\n\x03msg\"\x18\n\x16LogExporterSampleReply2\xeb\x01\n\tDatalogSP\x12\\\n\x0fRunTrialDatalog\x12 .cogmentAPI.RunTrialDatalogInput\x1a!.cogmentAPI.RunTrialDatalogOutput\"\x00(\x01\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x32\xf2\x01\n\rLogExporterSP\x12_\n\x0fRunTrialDatalog\x12$.cogmentAPI.LogExporterSampleRequest\x1a\".cogmentAPI.LogExporterSampleReply\"\x00(\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63ogment/api/datalog.proto\x12\ncogmentAPI\x1a\x18\x63ogment/api/common.proto\x1a\x1d\x63ogment/api/environment.proto\"\xaa\x01\n\nSampleInfo\x12\x0f\n\x07tick_id\x18\x01 \x01(\x04\x12\x11\n\ttimestamp\x18\x02 \x01(\x06\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.cogmentAPI.TrialState\x12\x16\n\x0especial_events\x18\x04 \x03(\t\x12\x13\n\x0bout_of_sync\x18\x05 \x01(\x08\x12$\n\x03\x65nd\x18\xe9\x07 \x01(\x0b\x32\x16.cogmentAPI.EndOfTrial\"\xa2\x02\n\rDatalogSample\x12$\n\x04info\x18\x01 \x01(\x0b\x32\x16.cogmentAPI.SampleInfo\x12\x30\n\x0cobservations\x18\x02 \x01(\x0b\x32\x1a.cogmentAPI.ObservationSet\x12#\n\x07\x61\x63tions\x18\x03 \x03(\x0b\x32\x12.cogmentAPI.Action\x12#\n\x07rewards\x18\x04 \x03(\x0b\x32\x12.cogmentAPI.Reward\x12%\n\x08messages\x18\x05 \x03(\x0b\x32\x13.cogmentAPI.Message\x12\x16\n\x0e\x64\x65\x66\x61ult_actors\x18\x06 \x03(\r\x12\x1a\n\x12unavailable_actors\x18\x07 \x03(\r\x12\x14\n\x0bheld_actors\x18\xe9\x07 \x03(\r\"{\n\x14RunTrialDatalogInput\x12/\n\x0ctrial_params\x18\x01 \x01(\x0b\x32\x17.cogmentAPI.TrialParamsH\x00\x12+\n\x06sample\x18\x02 \x01(\x0b\x32\x19.cogmentAPI.DatalogSampleH\x00\x42\x05\n\x03msg\"A\n\x15RunTrialDatalogOutput\x12\x10\n\x07\x61ttempt\x18\xe9\x07 \x01(\x04\x12\x16\n\rlease_seconds\x18\xea\x07 \x01(\x01\"\x7f\n\x18LogExporterSampleRequest\x12/\n\x0ctrial_params\x18\x01 \x01(\x0b\x32\x17.cogmentAPI.TrialParamsH\x00\x12+\n\x06sample\x18\x02 \x01(\x0b\x32\x19.cogmentAPI.DatalogSampleH\x00\x42\x05\n\x03msg\"\x18\n\x16LogExporterSampleReply2\xeb\x01\n\tDatalogSP\x12\\\n\x0fRunTrialDatalog\x12 .cogmentAPI.RunTrialDatalogInput\x1a!.cogmentAPI.RunTrialDatalogOutput\"\x00(\x01\x30\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x32\xf2\x01\n\rLogExporterSP\x12_\n\x0fRunTrialDatalog\x12$.cogmentAPI.LogExporterSampleRequest\x1a\".cogmentAPI.LogExporterSampleReply\"\x00(\x01\x12@\n\x07Version\x12\x1a.cogmentAPI.VersionRequest\x1a\x17.cogmentAPI.VersionInfo\"\x00\x12>\n\x06Status\x12\x19.cogmentAPI.StatusRequest\x1a\x17.cogmentAPI.StatusReply\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,13 +40,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNTRIALDATALOGINPUT']._serialized_start=564
   _globals['_RUNTRIALDATALOGINPUT']._serialized_end=687
   _globals['_RUNTRIALDATALOGOUTPUT']._serialized_start=689
-  _globals['_RUNTRIALDATALOGOUTPUT']._serialized_end=730
-  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_start=732
-  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_end=859
-  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_start=861
-  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_end=885
-  _globals['_DATALOGSP']._serialized_start=888
-  _globals['_DATALOGSP']._serialized_end=1123
-  _globals['_LOGEXPORTERSP']._serialized_start=1126
-  _globals['_LOGEXPORTERSP']._serialized_end=1368
+  _globals['_RUNTRIALDATALOGOUTPUT']._serialized_end=754
+  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_start=756
+  _globals['_LOGEXPORTERSAMPLEREQUEST']._serialized_end=883
+  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_start=885
+  _globals['_LOGEXPORTERSAMPLEREPLY']._serialized_end=909
+  _globals['_DATALOGSP']._serialized_start=912
+  _globals['_DATALOGSP']._serialized_end=1147
+  _globals['_LOGEXPORTERSP']._serialized_start=1150
+  _globals['_LOGEXPORTERSP']._serialized_end=1392
 # @@protoc_insertion_point(module_scope)

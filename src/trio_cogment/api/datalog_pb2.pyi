@@ -53,10 +53,12 @@ class RunTrialDatalogInput(_message.Message):
     def __init__(self, trial_params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., sample: _Optional[_Union[DatalogSample, _Mapping]] = ...) -> None: ...
 
 class RunTrialDatalogOutput(_message.Message):
-    __slots__ = ("attempt",)
+    __slots__ = ("attempt", "lease_seconds")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     attempt: int
-    def __init__(self, attempt: _Optional[int] = ...) -> None: ...
+    lease_seconds: float
+    def __init__(self, attempt: _Optional[int] = ..., lease_seconds: _Optional[float] = ...) -> None: ...
 
 class LogExporterSampleRequest(_message.Message):
     __slots__ = ("trial_params", "sample")

@@ -35,6 +35,8 @@ _RESERVED: Final = (
     *(BRANCH_TRIAL, BRANCH_TICK, RESUME_ATTEMPT, RESUME_TICK, RESUME_RELEASED, RESUME_OWNER),
     *(RESUME_REACH, RESUME_QUOTAS, RESUME_RUN),
 )
+#: Without one of these fields of its samples a trial cannot go on.
+_NEEDED: Final = ("info", "observations", "actions")
 
 
 def refuse_reserved(properties: Mapping[str, str], allowed: str = "") -> None:
@@ -62,6 +64,13 @@ def without_reserved(params: TrialParams) -> TrialParams:
     for name in _RESERVED:
         found.properties.pop(name, None)
     return found
+
+
+def why_not(params: TrialParams) -> str:
+    """Return why nobody can go on with a trial of which there are samples, by its parameters; empty: it is possible."""
+    excluded = {name.strip().lower() for name in params.datalog.exclude_fields}
+    lacks = [name for name in _NEEDED if name in excluded]
+    return f"its samples have no {', no '.join(lacks)} (datalog.exclude_fields)" if lacks else ""
 
 
 def checkpoint_of(tick_id: int, content: bytes) -> Checkpoint:

@@ -26,9 +26,14 @@ from trio_cogment.api.attempts_pb2 import (
 )
 from trio_cogment.api.common_pb2 import EndOfTrial
 from trio_cogment.api.datalog_pb2 import DESCRIPTOR as DATALOG
-from trio_cogment.api.datalog_pb2 import LogExporterSampleRequest, RunTrialDatalogInput
+from trio_cogment.api.datalog_pb2 import (
+    DatalogSample,
+    LogExporterSampleRequest,
+    RunTrialDatalogInput,
+    SampleInfo,
+)
 from trio_cogment.base import services
-from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
+from trio_cogment.base.config import DatastoreConfig, OrchestratorConfig, PlatformConfig, RpcConfig
 from trio_cogment.base.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.base.services import (
     ATTEMPTS,
@@ -45,6 +50,8 @@ from trio_cogment.sdk import DatastoreClient
 from trio_cogment.servers.datastore import Datastore, TrialEnd, datastore_services
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.storage import ELSEWHERE, RELEASED
+from trio_cogment.servers.orchestrator._attempts import Attempts
+from trio_cogment.servers.orchestrator._connections import OWN_TOKEN_SECONDS, Connections
 from trio_cogment.testing.conformance.trial_store import get, new_trial
 
 METHODS = methods_of(DESCRIPTOR.services_by_name[ATTEMPTS])
@@ -270,6 +277,20 @@ async def test_what_nobody_takes_over_is_ended(released: bool, autojump_clock: M
         assert 320 <= trio.current_time() - began < 322
 
 
+async def test_what_nobody_can_go_on_with_is_not_kept(autojump_clock: MockClock) -> None:
+    store = MemoryStore(1 << 20)
+    params = params_with("ann")
+    params.datalog.exclude_fields.append("actions")
+    async with Datastore(store, config=DatastoreConfig(abandoned_after_seconds=20)) as datastore:
+        async with datastore.sink().counted(0).open("a", "me", params) as stream:
+            await stream.write(DatalogSample(info=SampleInfo(tick_id=0)))
+            await stream.flush()
+        with trio.fail_after(22):
+            async with store.watch() as watch:
+                while (await get(store, "a")).end is TrialEnd.OPEN:
+                    await watch.changed()
+
+
 @pytest.mark.parametrize("here", [_HERE, _THERE], ids=["itself", "another"])
 async def test_an_orchestrator_that_starts_much_later_goes_on(here: str, autojump_clock: MockClock) -> None:
     """Each attempt has the whole time again, and one whose orchestrator came is not kept any more."""
@@ -289,6 +310,17 @@ async def test_an_orchestrator_that_starts_much_later_goes_on(here: str, autojum
             assert await take_over(channel, attempt, here) == attempt + 1
         await trio.sleep(19)
         assert (await get(store, "a")).end is TrialEnd.OPEN
+
+
+async def test_an_orchestrator_asks_anew_before_its_token_has_expired(autojump_clock: MockClock) -> None:
+    async with (
+        Datastore(MemoryStore(1 << 20)) as datastore,
+        InProcessChannel(datastore_services(datastore)) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        began = trio.current_time()
+        await Attempts(Connections(nursery, None, RpcConfig()), channel, "x").watch_left("", lambda _trial: None)
+        assert trio.current_time() - began == OWN_TOKEN_SECONDS / 2
 
 
 async def test_trials_of_orchestrators_elsewhere_are_not_taken_from_them_by_the_one_here() -> None:

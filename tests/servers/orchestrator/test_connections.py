@@ -19,7 +19,12 @@ from trio_cogment.base.services import ServiceKind
 from trio_cogment.rpc import IDLE_CHANNEL_SECONDS, CallOpener, InProcessChannel
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.orchestrator import Orchestrator
-from trio_cogment.servers.orchestrator._connections import TRIAL_TOKEN_SECONDS, Connections, PeersEndpoint
+from trio_cogment.servers.orchestrator._connections import (
+    OWN_TOKEN_SECONDS,
+    TRIAL_TOKEN_SECONDS,
+    Connections,
+    PeersEndpoint,
+)
 from trio_cogment.servers.orchestrator._room import Room
 
 
@@ -168,6 +173,20 @@ async def test_the_calls_of_a_trial_share_a_token_while_it_is_young() -> None:
         assert second != first
         access.adopt(Rules(keys=KEYS))
         assert of_one() != second  # the keys may have changed
+
+
+async def test_the_token_for_all_trials_is_short_lived() -> None:
+    clock, numbers = Clock(), iter("abcdef")
+    access = AccessControl(Rules(keys=KEYS), wall_clock=clock, new_id=numbers.__next__)
+    async with trio.open_nursery() as nursery:
+        connections = Connections(nursery, None, RpcConfig(), access=access)
+        first, token = connections.own_authorization(), bearer_token(connections.own_authorization())
+        assert token is not None
+        identity = access.verified(token, local=False)
+        assert (identity.grant.trials, identity.grant.owner) == ((), "")
+        assert identity.expires_at - clock.seconds <= OWN_TOKEN_SECONDS == 86400
+        clock.seconds += OWN_TOKEN_SECONDS / 2
+        assert connections.own_authorization() != first
 
 
 async def test_without_tokens_calls_have_none() -> None:

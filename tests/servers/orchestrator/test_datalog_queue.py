@@ -47,6 +47,7 @@ class Stream(SampleStream):
 
     def __init__(self, desk: Desk, confirmed: int | None) -> None:
         self._desk = desk
+        self.lease_seconds = desk.lease
         self.written: list[DatalogSample] = []
         self.confirmed = confirmed
         self.on_confirmed: Callable[[], None] = lambda: None
@@ -128,11 +129,11 @@ class Desk:
         *,
         confirming: bool = False,
         here: bool = False,
-        is_waited_for: bool = False,
+        lease: float | None = None,
         **limits: Any,
     ) -> None:
         self._nursery = nursery
-        self.is_waited_for = is_waited_for
+        self.lease = lease
         self._here = here
         self.pool = BytePool()
         self.config = OrchestratorConfig(**limits)
@@ -589,21 +590,56 @@ async def test_while_it_is_away_a_full_queue_makes_the_trial_wait_for_the_grace(
         assert table.full == [True, False, True, False]  # a stream that is open is waited for
 
 
-@pytest.mark.parametrize(("refusal", "seconds"), [(AWAY, 50), (REFUSED, 7)])
-async def test_one_whose_trials_go_on_elsewhere_is_waited_for_as_one_that_is_full(
-    refusal: Exception, seconds: float, autojump_clock: MockClock
+@pytest.mark.parametrize("refusal", [AWAY, REFUSED, FULL])
+@pytest.mark.parametrize(("lease", "seconds"), [(25.0, 7.0), (18.0, 3.0), (9.0, 0.0)])
+async def test_a_trial_waits_before_others_may_take_it_over(
+    refusal: Exception, lease: float, seconds: float, autojump_clock: MockClock
 ) -> None:
-    """Nobody could go on behind a gap; one that is there and refuses samples is waited for as any."""
-    waited: dict[str, Any] = {"is_waited_for": True, "datalog_grace_seconds": 7.0, "datalog_full_seconds": 50.0}
-    async with desk(opened=True, max_queued_samples=3, **waited) as table:
+    """It waits however few samples wait, and goes on when a stream has a lease again."""
+    leased: dict[str, Any] = {"lease": lease, "datalog_grace_seconds": 7.0, "datalog_full_seconds": 50.0}
+    async with desk(max_queued_samples=3, **leased) as table:
         await trio.sleep(100)
-        table.refusal = refusal
-        table.streams[0].break_off(refusal)
+        for times in range(1, 3):
+            table.refusal = refusal
+            table.streams[-1].break_off(refusal)
+            table.put(times)
+            await trio.sleep(max(0.0, seconds - 0.1))
+            assert table.full == [True, False] * (times - 1)
+            await trio.sleep(0.2)
+            assert table.full == [*[True, False] * (times - 1), True]
+            table.refusal = None
+            await trio.sleep(20)
+            assert table.full == [True, False] * times
+    assert table.lost == ([1, 1] if refusal is REFUSED and seconds else [])
+    assert table.replaced == []
+
+
+async def test_a_trial_ends_whose_lease_does_not_come_back(autojump_clock: MockClock) -> None:
+    """It loses no sample before: behind a gap nobody could go on with it."""
+    async with desk(lease=25.0, max_queued_samples=3, datalog_full_seconds=50.0) as table:
+        table.refusal = AWAY
+        table.streams[0].break_off()
         table.put(0, 1, 2)
-        await trio.sleep(seconds - 0.1)
-        assert table.full == [True]
+        await trio.sleep(49.9)
+        assert (table.full, table.replaced) == ([True], [])
         await trio.sleep(0.2)
-        assert table.full == [True, False]
+        assert table.replaced == ["its data log was away for 50 s (datalog_full_seconds)"]
+        assert table.lost == []
+        table.log.complete()
+        await trio.sleep(60)
+        assert table.log.over
+
+
+async def test_an_ended_trial_has_no_lease_to_wait_for(autojump_clock: MockClock) -> None:
+    async with desk(lease=25.0, datalog_full_seconds=50.0, datalog_flush_seconds=100.0) as table:
+        table.refusal = AWAY
+        table.streams[0].break_off()
+        table.put(0)
+        await trio.sleep(5)
+        table.log.complete()
+        await trio.sleep(80)
+        assert not table.log.over
+        assert (table.full, table.replaced) == ([], [])
 
 
 async def test_a_gap_is_known_until_a_checkpoint_comes(autojump_clock: MockClock) -> None:
@@ -1259,6 +1295,6 @@ async def test_one_that_another_attempt_has_is_told_to_end_and_tries_no_more(aut
         table.streams[0].break_off()
         table.put(0)
         await trio.sleep(60)
-        assert table.replaced == ["attempt 1 may not write it"]
+        assert table.replaced == ["it goes on elsewhere: attempt 1 may not write it"]
         assert len(table.tried) == 2
         assert table.log.over

@@ -98,14 +98,15 @@ class OrchestratorConfig(Settings):
     datalog_grace_seconds: float = setting(
         10.0,
         "how long a trial whose queue is full waits for a data log that cannot be reached; after that it goes "
-        "on, and the oldest samples are dropped. 0: it does not wait",
+        "on, and the oldest samples are dropped. 0: it does not wait. One that goes on elsewhere (`resume`, with a "
+        "`datastore`) plays on for so long at most without its datastore, and then waits",
         within=NOT_NEGATIVE,
     )
     datalog_full_seconds: float = setting(
         600.0,
-        "the same for a data log that says that it cannot store samples now: its disk is full, or fails; and "
-        "for the `datastore` whose trials go on (`resume`) while it cannot be reached. Where samples cannot be stored "
-        "an ended trial waits as long, too",
+        "the same for a data log that says that it cannot store samples now: its disk is full, or fails. Where "
+        "samples cannot be stored an ended trial waits as long, too. One that waits for its `datastore` (`resume`) "
+        "ends after that time",
         within=NOT_NEGATIVE,
     )
     datalog_reconnect_initial_seconds: float = setting(

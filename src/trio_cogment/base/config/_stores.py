@@ -46,7 +46,8 @@ class DatastoreConfig(Settings):
         25.0,
         "a trial whose data log has been disconnected for this long is marked as ended abnormally. A host that "
         "vanished is noticed within 30 s (`keepalive_seconds` and `keepalive_timeout_seconds`), so that with "
-        "the default readers of its trials wait at most 60 s",
+        "the default readers of its trials wait at most 60 s. Where orchestrators elsewhere go on with trials "
+        "(`resume`) nobody takes one over before that; at least 10, so that two never play it",
         within=MINUTE,
     )
     abandoned_after_start_seconds: float = setting(

@@ -295,6 +295,11 @@ class Intake:
         """The number of the attempt that it writes, once a stream has been opened; 0: of none."""
         return self._attempt or 0
 
+    @property
+    def lease_seconds(self) -> float:
+        """How long nobody else takes its trial over after the stream has broken."""
+        return self._leases.lease_seconds
+
     async def _check_unused(self, trial_id: str) -> None:
         """Refuse to begin an interrupted trial anew where it goes on: what is stored of it would be deleted."""
         if self._attempt != 0 or not (self._resumes or self._endpoint.startswith(ELSEWHERE)):

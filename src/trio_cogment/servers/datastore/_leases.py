@@ -10,6 +10,7 @@ from trio_util import AsyncValue
 
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import CogmentError, NotFoundError
+from trio_cogment.base.taking_up import why_not
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.servers.datastore._owners import Owners
 from trio_cogment.servers.datastore.storage import RELEASED, EndWrite, StoredTrial, TrialEnd, TrialStore, TrialWrite
@@ -53,6 +54,11 @@ class Leases:
         self.take_up: Callable[[str], Awaitable[bool]] | None = None
         self.waiting = 0
         self.changes = AsyncValue(0)
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a trial without a stream is its attempt's, whatever happens to this process meanwhile."""
+        return min(self._config.abandoned_after_seconds, self._config.abandoned_after_start_seconds)
 
     def enter(self, trial_id: str) -> None:
         """Take note that a stream of this trial has opened: it has no deadline."""
@@ -136,7 +142,9 @@ class Leases:
                 nursery.start_soon(self._end_one, trial_id)
 
     async def _keep(self, trial: StoredTrial) -> bool:
-        """Keep a trial for any orchestrator elsewhere that goes on with trials; False: nobody has come in time."""
+        """Keep a trial for any orchestrator elsewhere that goes on with trials; False: nobody does, or has in time."""
+        if trial.samples_count and why_not(trial.params):
+            return False
         now = trio.current_time()
         until = self._kept.setdefault(trial.trial_id, now + self._config.resumable_seconds)
         if until <= now:

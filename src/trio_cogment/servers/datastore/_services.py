@@ -66,7 +66,7 @@ class DatalogService(About):
             else:
                 intake = self._intake.owned_by(*whose, ELSEWHERE + where).counted(attempt)
             async with intake.open(trial_id, user_id, first.trial_params) as stream:
-                await call.send(RunTrialDatalogOutput(attempt=intake.attempt) if intake.attempt else _REPLY)
+                await call.send(_confirmed(intake) if intake.attempt else _REPLY)
                 confirming = _Confirming(call, stream)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(confirming.run)
@@ -129,6 +129,10 @@ async def _opening(call: ServerCall) -> tuple[str, str, _Message]:
     if first is None or first.WhichOneof("msg") != "trial_params":
         raise InvalidArgumentError("msg: expected trial_params in the first message")
     return trial_ids[0], user_ids[0] if user_ids else "", first
+
+
+def _confirmed(intake: Intake) -> RunTrialDatalogOutput:
+    return RunTrialDatalogOutput(attempt=intake.attempt, lease_seconds=intake.lease_seconds)
 
 
 def _owner(call: ServerCall, trial_id: str) -> tuple[str, Quotas]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import trio
+
 from trio_cogment.api.attempts_pb2 import (
     DESCRIPTOR,
     GiveUpRequest,
@@ -17,7 +19,7 @@ from trio_cogment.api.common_pb2 import EndOfTrial
 from trio_cogment.base.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
 from trio_cogment.base.services import ATTEMPTS
 from trio_cogment.rpc import methods_of
-from trio_cogment.servers.orchestrator._connections import Connections, Target
+from trio_cogment.servers.orchestrator._connections import OWN_TOKEN_SECONDS, Connections, Target
 
 _METHODS = methods_of(DESCRIPTOR.services_by_name[ATTEMPTS])
 
@@ -52,19 +54,20 @@ class Attempts:
         await self._watch("", None)
 
     async def watch_left(self, orchestrator: str, found: Callable[[LeftTrial], None]) -> None:
-        """Tell of the trials that nobody runs, each again from time to time, until the call ends.
+        """Tell of the trials that nobody runs, each again from time to time, until the call ends: at some time it does.
 
         Args:
             orchestrator: the endpoint of this one; empty: nobody knows it.
             found: is told.
         """
-        await self._watch(orchestrator, found)
+        with trio.move_on_after(OWN_TOKEN_SECONDS / 2):  # the server would end it when its token has expired
+            await self._watch(orchestrator, found)
 
     async def _watch(self, orchestrator: str, found: Callable[[LeftTrial], None] | None) -> None:
         who = self._connections.own_authorization()
         try:
             async with (
-                self._connections.open(self._target, self_paced=True) as opener,
+                self._connections.open(self._target, watched=True) as opener,
                 opener.call(_METHODS["WatchLeft"], metadata=who) as call,
             ):
                 await call.send(WatchLeftRequest(orchestrator=orchestrator))
@@ -102,7 +105,7 @@ class Attempts:
     async def _unary(self, method: str, request: Any) -> Any:
         who = self._connections.own_authorization()
         try:
-            async with self._connections.open(self._target, self_paced=True) as opener:
+            async with self._connections.open(self._target, watched=True) as opener:
                 return await opener.unary(_METHODS[method], request, metadata=who)
         except RpcError as error:
             raise self._meant(error) from error

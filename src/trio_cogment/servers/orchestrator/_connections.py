@@ -38,6 +38,9 @@ SELF_PACED_BACKOFF_SECONDS = 0.25
 #: How long its first call waits for a server that does not listen yet: one that was started together with this one.
 SELF_PACED_AWAIT_SECONDS = 2.0
 
+#: A watched server that vanishes is noticed within twice this time, by a PING and the wait for its answer.
+WATCH_SECONDS = 5.0
+
 _UNLIMITED = sys.maxsize
 
 
@@ -56,6 +59,8 @@ _NAME = "server:orchestrator"
 #: How long such a token counts. The calls of a trial begin with the same one for half of that; the other half is the
 #: longest that a call may last, at servers that ask for tokens.
 TRIAL_TOKEN_SECONDS = 30 * 86400.0
+#: The same of its token for all trials. It cannot be for one trial: the participants of that know such a token.
+OWN_TOKEN_SECONDS = 86400.0
 #: Metadata that carries a token; empty where none is asked for.
 Authorization: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -119,6 +124,12 @@ class Connections:
             connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
             connect_backoff_max_seconds=min(config.connect_backoff_max_seconds, SELF_PACED_BACKOFF_SECONDS),
             await_server_seconds=min(config.await_server_seconds, SELF_PACED_AWAIT_SECONDS),
+        )
+        self._watched_config = replace(
+            self._self_paced_config,
+            keepalive_seconds=WATCH_SECONDS,
+            client_keepalive_seconds=WATCH_SECONDS,
+            keepalive_timeout_seconds=WATCH_SECONDS,
         )
         self._channels = SharedChannels(nursery, self._make)
         #: See `Orchestrator.call_old_servers`.
@@ -245,27 +256,33 @@ class Connections:
             return ()
         if self._own_token is None:
             grant = Grant(name=_NAME, roles=frozenset([Role.ORCHESTRATOR, Role.OBSERVER]))
-            self._own_token = self._access.source(grant, TRIAL_TOKEN_SECONDS, sources=())
+            self._own_token = self._access.source(grant, OWN_TOKEN_SECONDS, sources=())
         return authorization(self._own_token())
 
     @asynccontextmanager
-    async def open(self, target: Target, *, self_paced: bool = False) -> AsyncIterator[CallOpener]:
+    async def open(
+        self, target: Target, *, self_paced: bool = False, watched: bool = False
+    ) -> AsyncIterator[CallOpener]:
         """Lend the channel to a target for the time of an `async with` block.
 
         Args:
             target: where to.
             self_paced: the caller makes growing pauses between its tries. The channel's own on top of them would let
                 most tries fail without one: until its next attempt is due, a channel repeats its last error.
+            watched: the caller is self-paced, and has to know soon that the server has vanished. Only for servers of
+                this package: others close a connection with so many PINGs.
         """
         if isinstance(target, CallOpener):
             yield target
             return
-        async with self._channels.open((target, self_paced), str(target)) as channel:
+        async with self._channels.open((target, self_paced, watched), str(target)) as channel:
             yield channel
 
-    def _make(self, key: tuple[GrpcEndpoint, bool]) -> AbstractAsyncContextManager[CallOpener]:
-        target, self_paced = key
+    def _make(self, key: tuple[GrpcEndpoint, bool, bool]) -> AbstractAsyncContextManager[CallOpener]:
+        target, self_paced, watched = key
         config = self._self_paced_config if self_paced else self._config
+        if watched:
+            config = self._watched_config
         host = self._outgoing.host_for(target.reach if isinstance(target, PeersEndpoint) else None)
         return open_channel(host, target.host, target.port, tls=self._client_tls, config=config)
 

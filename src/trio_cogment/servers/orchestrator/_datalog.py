@@ -4,10 +4,13 @@
 - A stream that breaks is opened again, after growing pauses. The parameters come first, then what the sink is not known
   to have taken, then the rest: a sink that confirms gets every sample at least once, another at most once.
 - A sink that is away for less than `datalog_grace_seconds`, or says for less than `datalog_full_seconds` that it
-  cannot store samples, holds the trial up when the queue is full, as a slow one does. One with whose trials others go
-  on (`is_waited_for`) may be away for `datalog_full_seconds`, too: behind a gap nobody could go on. After that the
-  trial goes on without it: the oldest samples are dropped, counted, and told of by a special event in the next sample
-  that gets through.
+  cannot store samples, holds the trial up when the queue is full, as a slow one does. After that the trial goes on
+  without it: the oldest samples are dropped, counted, and told of by a special event in the next sample that gets
+  through.
+- One with whose trials others go on gives a *lease* with each stream: for so long after it has broken nobody takes the
+  trial over. Before that is over, and after `datalog_grace_seconds` at most, the trial waits, whatever room there is:
+  two attempts would show people two different games. When a stream is open again the trial is still this attempt's,
+  and goes on. Without one it ends after `datalog_full_seconds`.
 - A queue is full by the number of its samples, or because no memory can be borrowed for them (`_datalog`).
 - When the trial is over, what is left is written in order. The sink may take `datalog_flush_seconds` for each step of
   it, or `datalog_full_seconds` if it cannot store samples; what has not got through then is lost, counted and logged.
@@ -63,7 +66,7 @@ class Owner(Protocol):
         """Learn that samples were lost."""
 
     def on_replaced(self, why: str) -> None:
-        """Learn that another attempt has the trial now: this one writes nothing more, and has to end."""
+        """Learn that the trial is another attempt's, or any other's that wants it: this one has to end."""
 
 
 # Words for a data log's failure, whatever it was.
@@ -171,6 +174,9 @@ _log = logging.getLogger(__name__)
 #: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
 _TRIES_PER_SAMPLE = 3
 
+#: Of a lease: in this time it is noticed that the log has vanished (`_connections.WATCH_SECONDS`), even if it is late.
+_LEASE_MARGIN_SECONDS: Final = 15.0
+
 #: While only this many wait, nobody looks at their sizes, where they are not large: a log that keeps up costs nothing.
 _UNCOUNTED_SAMPLES = 2
 
@@ -249,7 +255,13 @@ class Datalog:
         #: The same for those that are shared.
         self._write_shared: Callable[[SharedSample], bool] | None = None
         self.takes_shared: bool = getattr(sink, "takes_shared", False)
-        self._is_waited_for: bool = getattr(sink, "is_waited_for", False)
+        #: Of the last stream; None: it had none.
+        self._lease: float | None = None
+        #: The wait for its end; None while a stream is open.
+        self._expiry: trio.CancelScope | None = None
+        #: Its end is near: the trial waits, whatever room there is.
+        self._held = False
+        self._waits = False
         self._sink_is_here = False
         self._parked = trio.lowlevel.ParkingLot()
         self._opening = trio.CancelScope()
@@ -415,6 +427,7 @@ class Datalog:
         finally:
             self._over = True
             self._grace.cancel()
+            self._renew_lease()
             self._flushing.cancel()
             self._take_back()
             if self._queue:
@@ -437,7 +450,7 @@ class Datalog:
                 return
             if isinstance(failure, FailedPreconditionError):
                 # Only a datastore that counts attempts raises it: what comes over a call is else an `RpcError`.
-                self._owner.on_replaced(text_of(failure))
+                self._owner.on_replaced(f"it goes on elsewhere: {text_of(failure)}")
                 return
             fruitful = self._taken > taken or self._stream_seconds > self._config.datalog_grace_seconds
             self._broke(failure, fruitful)
@@ -505,6 +518,8 @@ class Datalog:
     def _connected(self, stream: SampleStream) -> None:
         self._stream = stream
         self._connected_at = trio.current_time()
+        self._lease = getattr(stream, "lease_seconds", None)
+        self._renew_lease()
         self._grace.cancel()
         self._lossy = False
         self.opened.set()
@@ -634,7 +649,7 @@ class Datalog:
         self._cannot_store, self._refuses = cannot_store, refuses
         self._owed = len(self._queue)
         limits = self._config.datalog_grace_seconds, self._config.datalog_full_seconds
-        waits_until = self._away_since + limits[cannot_store or (self._is_waited_for and not refuses)]
+        waits_until = self._away_since + limits[cannot_store or (self._lease is not None and not refuses)]
         self._waits_until = waits_until if cannot_store else -math.inf
         if self._completed.is_set():
             self._flushing.deadline = max(self._flushing.deadline, self._waits_until)
@@ -647,6 +662,30 @@ class Datalog:
             self._grace = trio.CancelScope()
             self._owner.spawn(partial(self._wait_grace, self._grace, waits_until), "grace of the data log")
         self._make_room()
+        if self._lease is not None and self._expiry is None and not self._completed.is_set():
+            self._expiry = trio.CancelScope()
+            lasts = min(self._config.datalog_grace_seconds, max(0.0, self._lease - _LEASE_MARGIN_SECONDS))
+            self._owner.spawn(partial(self._expire, self._expiry, lasts), "lease of the data log")
+
+    def _renew_lease(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        self._held = False
+        self._set_full(self._full)
+
+    async def _expire(self, expiry: trio.CancelScope, seconds: float) -> None:
+        with expiry:
+            await trio.sleep(seconds)
+            if expiry.cancel_called or self._completed.is_set():
+                return
+            _log.warning("trial %s: it waits until its data log is back, for others may take it over", self._trial_id)
+            self._held = True
+            self._set_full(self._full)
+            most = self._config.datalog_full_seconds
+            await trio.sleep(max(0.0, most - seconds))
+            if not (expiry.cancel_called or self._completed.is_set()):
+                self._owner.on_replaced(f"its data log was away for {most:g} s (datalog_full_seconds)")
 
     def _refused(self, text: str) -> None:
         # Not the connection but the log itself, again and again: what it chokes on must not hold up all the rest.
@@ -681,9 +720,11 @@ class Datalog:
             self._set_full(False)
 
     def _set_full(self, full: bool) -> None:
-        if full is not self._full:
-            self._full = full
-            self._owner.on_datalog_full(full)
+        self._full = full
+        waits = full or self._held
+        if waits is not self._waits:
+            self._waits = waits
+            self._owner.on_datalog_full(waits)
 
     def _drop_oldest(self, count: int) -> None:
         self._say_dropped(self.trouble)

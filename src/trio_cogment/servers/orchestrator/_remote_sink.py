@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +34,7 @@ from trio_cogment.base.services import (
     ServiceKind,
 )
 from trio_cogment.base.taking_up import Past, PastReader, branch_of, joined
-from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
+from trio_cogment.rpc import CallOpener, ClientCall, MetadataLike, methods_of
 from trio_cogment.servers.orchestrator._attempts import Attempts, not_counted
 from trio_cogment.servers.orchestrator._connections import Authorization, Connections, Target
 from trio_cogment.servers.orchestrator._room import Holding
@@ -111,9 +111,12 @@ class RemoteSink:
         """Return what says who writes a trial, or reads its past."""
         return self._connections.authorization(trial_id, self._holding)
 
-    async def _begin(self, _call: ClientCall) -> int:
-        """Wait for what has to be known before samples are written; return how many replies were read for it."""
-        return 0
+    def _opening(self) -> AbstractAsyncContextManager[CallOpener]:
+        return self._connections.open(self._target, self_paced=True)
+
+    async def _begin(self, _call: ClientCall) -> float | None:
+        """Wait for what has to be known before samples are written; return the lease in the reply, None: unread."""
+        return None
 
     async def past(
         self,
@@ -165,14 +168,14 @@ class RemoteSink:
         """See `SampleSink.open`."""
         async with (
             self._connections.turn(self._holding.account) as turn,
-            self._connections.open(self._target, self_paced=True) as opener,
+            self._opening() as opener,
             opener.call(RUN_TRIAL_DATALOG, metadata=self._metadata(trial_id, user_id)) as call,
         ):
             turn.end()
             await call.send(RunTrialDatalogInput(trial_params=params))
-            replies = await self._begin(call)
+            lease = await self._begin(call)
             with trio.CancelScope() as scope:
-                stream = _RemoteStream(self, call, scope, replies)
+                stream = _RemoteStream(self, call, scope, lease)
                 call.set_consumer(stream)
                 yield stream
             if scope.cancelled_caught:
@@ -182,8 +185,8 @@ class RemoteSink:
 class CountedRemoteSink(RemoteSink):
     """The data log of one attempt at a trial, in a datastore elsewhere that refuses what replaced attempts write.
 
-    The trial does not begin before the datastore has said that this attempt has it, and which one it is: who does not
-    know its number could not be told from a later one.
+    A stream is open when the datastore has said that this attempt has the trial, and for how long after the stream has
+    broken. The first one learns which attempt it is: who does not know its number could not be told from a later one.
 
     Args:
         name: of the datastore, for errors.
@@ -191,11 +194,9 @@ class CountedRemoteSink(RemoteSink):
 
     Attributes:
         counts_attempts: the trial can be handed over.
-        is_waited_for: while it cannot be reached the trial waits with a full queue, longer than for another data log.
     """
 
     counts_attempts = True
-    is_waited_for = True
 
     def __init__(
         self, connections: Connections, target: Target, holding: Holding, *, name: str, attempt: int = 0
@@ -203,7 +204,6 @@ class CountedRemoteSink(RemoteSink):
         super().__init__(connections, target, holding)
         self._name = name
         self._attempt = attempt
-        self._is_confirmed = False
 
     @override
     def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
@@ -217,14 +217,16 @@ class CountedRemoteSink(RemoteSink):
         return self._connections.own_authorization()
 
     @override
-    async def _begin(self, call: ClientCall) -> int:
-        if self._is_confirmed:
-            return 0
+    def _opening(self) -> AbstractAsyncContextManager[CallOpener]:
+        return self._connections.open(self._target, watched=True)
+
+    @override
+    async def _begin(self, call: ClientCall) -> float:
         reply = await call.receive()
         if reply is None or not reply.attempt:
             raise UnimplementedError(not_counted(self._name))
-        self._attempt, self._is_confirmed = reply.attempt, True
-        return 1
+        self._attempt = reply.attempt
+        return float(reply.lease_seconds)
 
     @override
     @asynccontextmanager
@@ -253,16 +255,21 @@ class _RemoteStream(SampleStream):
 
     Attributes:
         on_confirmed: called whenever the log has answered.
+        lease_seconds: how long nobody else takes the trial over after this stream has broken; None: nobody ever does.
     """
 
-    def __init__(self, sink: RemoteSink, call: ClientCall, scope: trio.CancelScope, replies: int = 0) -> None:
+    def __init__(
+        self, sink: RemoteSink, call: ClientCall, scope: trio.CancelScope, lease_seconds: float | None = None
+    ) -> None:
         self._sink = sink
         self._call = call
         self._scope = scope
         self._opened_at = trio.current_time()
         self._written = 0
-        self._replies = replies
-        if replies:
+        self._replies = 0
+        self.lease_seconds = lease_seconds
+        if lease_seconds is not None:  # with the reply to the parameters
+            self._replies = 1
             sink.answers = True
         self._completing = False
         self._ended = trio.Event()

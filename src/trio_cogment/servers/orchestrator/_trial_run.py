@@ -19,6 +19,7 @@ from trio_cogment.base.config import OrchestratorConfig
 from trio_cogment.base.endpoints import parse_endpoint
 from trio_cogment.base.errors import CogmentError, RpcError, StatusCode
 from trio_cogment.base.outcome import EndCause
+from trio_cogment.base.taking_up import why_not
 from trio_cogment.budget.memory import memory_of_run
 from trio_cogment.servers.orchestrator._connections import Connections, Target
 from trio_cogment.servers.orchestrator._datalog import Datalog
@@ -81,7 +82,9 @@ class TrialRun:
             trace=trial.trace,
         )
         self._sink = sink
-        self._excludes_info = any(name.strip().lower() == "info" for name in params.datalog.exclude_fields)
+        self._why_not = why_not(params)
+        if self._why_not and config.resume and getattr(sink, "counts_attempts", False):
+            _log.warning("trial %s: nobody can go on with it: %s", trial.trial_id, self._why_not)
         self._datalog: Datalog | None = None
         if sink is not None:
             self._datalog = Datalog(
@@ -215,20 +218,18 @@ class TrialRun:
         return f"trial {self.trial.trial_id}: {name}"
 
     def on_replaced(self, why: str) -> None:
-        """Another attempt has the trial: its participants are told, and nothing of this one is stored any more."""
-        self.trial.hard_end(f"it goes on elsewhere: {why}", EndCause.SERVER_STOPPED)
+        """Another attempt has the trial, or may take it: its participants are told."""
+        self.trial.hard_end(why, EndCause.SERVER_STOPPED)
 
     @property
     def can_be_handed_over(self) -> bool:
         """Whether another attempt can go on with it: its environment can, and its datastore counts attempts."""
         machine = self.trial.machine
         counts = getattr(self._sink, "counts_attempts", False)
-        if self.trial.over or not counts or self._datalog is None or self._excludes_info:
-            return False
-        if self._datalog.has_gap:
+        if self.trial.over or not counts or self._datalog is None or self._datalog.has_gap:
             return False
         begun = machine.latest_observation is not None
-        running = machine.state == TrialState.RUNNING and machine.environment.takes_up
+        running = machine.state == TrialState.RUNNING and machine.environment.takes_up and not self._why_not
         return running if begun else machine.state == TrialState.PENDING
 
     def hand_over(self) -> None:

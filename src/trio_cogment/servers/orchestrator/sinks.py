@@ -25,7 +25,11 @@ from trio_cogment.rpc import CallOpener, MetadataLike, Method
 
 
 class SampleStream(Protocol):
-    """The samples of one trial, in the order they are written. All of it is called from one task."""
+    """The samples of one trial, in the order they are written. All of it is called from one task.
+
+    One that has an attribute `lease_seconds` says with it for how long nobody else goes on with the trial after the
+    stream has broken; the trial waits before that is over. Without it, or with None, nobody ever does.
+    """
 
     @property
     def unconfirmed(self) -> int:
