@@ -43,6 +43,8 @@ PARALLEL = 16
 AT_MOST, AT_LEAST = {"cpu": 1.25, "driver": 1.5, "sampling": 1.5}, {"scaling": 1.7, "return": 150}
 SAMPLED_STEPS = 500
 _TICKS = os.sysconf("SC_CLK_TCK")
+#: Processes of Ray with such names that work for nobody yet, or serve a whole node.
+_OTHERS = (b"ray::IDLE", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
 
 
 @dataclass
@@ -77,7 +79,7 @@ def _workers() -> list[int]:
             parents[int(path.name)] = int(_fields(int(path.name))[1])
         except OSError:
             continue
-        if name.startswith(b"ray::") and not name.startswith(b"ray::IDLE_"):
+        if name.startswith(b"ray::") and not name.startswith(_OTHERS):
             working.append(int(path.name))
     return [pid for pid in working if parents.get(parents[pid]) == os.getpid()]
 

@@ -19,6 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.rl_peers)
             for warning in ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "ResourceWarning"):
                 item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
+            # RLlib registers its environment again for each algorithm of a process.
+            item.add_marker(pytest.mark.filterwarnings("ignore:.*Overriding environment rllib:UserWarning"))
 
 
 @pytest.fixture(autouse=True)

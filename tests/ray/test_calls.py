@@ -7,6 +7,7 @@ import logging
 import pickle
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 import trio_cogment.ray
 from tests.ray.cluster import with_deadline
@@ -37,8 +39,10 @@ class Held:
 
     def __init__(self) -> None:
         self.ends = trio.Event()
+        self.attempts: list[str] = []
 
     async def attempt(self, task: Task, started: Started) -> Attempt:
+        self.attempts.append(task.trial_id)
         await started()
         await self.ends.wait()
         return Attempt.failed(task, self.name, "it is short", Verdict.DONE)
@@ -77,30 +81,69 @@ class Calls:
 
 
 async def test_news_that_come_one_after_the_other_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one does not end the call, and the end of the last trial does, long before the time is over."""
+    """With three trials that have ended for each that runs, long before the time is over."""
     monkeypatch.setattr(_worker, "_GATHER_SECONDS", 1000.0)
-    trials, site = _Trials(), Held()
+    trials, sites = _Trials(), [Held() for _ in range(5)]
+    trials._told_at = time.monotonic()
     calls = Calls(trials)
     await calls.begin("new")
     async with trio.open_nursery() as nursery:
-        for index in range(3):
-            nursery.start_soon(trials.play, site, task(index))
+        for index, site in enumerate(sites):
+            nursery.start_soon(trials.play, site, [task(index)])
+        for site in sites[:3]:
+            site.ends.set()
             await trio.testing.wait_all_tasks_blocked(0.001)
             assert not calls.ended["new"].is_set()
-        site.ends.set()
-    told = await calls.end("new")
-    assert [trial_id for trial_id, what in told if what is None] == [f"trial-{index}" for index in range(3)]
-    assert sorted(trial_id for trial_id, what in told if what is not None) == [f"trial-{index}" for index in range(3)]
+        sites[3].ends.set()
+        told = await calls.end("new")
+        sites[4].ends.set()
+    assert sorted(trial_id for trial_id, what in told if what is None) == [f"trial-{index}" for index in range(5)]
+    assert sorted(trial_id for trial_id, what in told if what is not None) == [f"trial-{index}" for index in range(4)]
 
 
 async def test_news_of_trials_that_run_on_are_told_soon() -> None:
+    """At once, where there have been none for a moment, and after this moment otherwise."""
     trials, site = _Trials(), Held()
     calls = Calls(trials)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trials.play, site, task(0))
+        nursery.start_soon(trials.play, site, [task(0)])
+        await calls.begin("old")
+        assert await calls.end("old") == [("trial-0", None)]
+        told_at = trials._told_at
+        nursery.start_soon(trials.play, site, [task(1)])
+        await calls.begin("new", heard=1)
+        assert await calls.end("new") == [("trial-1", None)]
+        assert trials._told_at >= told_at + _worker._GATHER_SECONDS
+        site.ends.set()
+
+
+async def test_calls_that_bring_trials_do_not_hold_up_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast they come: the moment is that since the last news, not since the last call."""
+    monkeypatch.setattr(_worker, "_GATHER_SECONDS", 1000.0)
+    trials, site = _Trials(), Held()
+    trials._told_at = time.monotonic() - 1000
+    calls = Calls(trials)
+    async with trio.open_nursery() as nursery:
+        await calls.begin("old")
         await calls.begin("new")
+        assert await calls.end("old") == []
+        nursery.start_soon(trials.play, site, [task(0)])
         assert await calls.end("new") == [("trial-0", None)]
         site.ends.set()
+
+
+async def test_trials_that_come_after_the_end_of_all_are_not_begun() -> None:
+    """They were on their way when the run was stopped, and Ray may have called the end first."""
+    trials, site = _Trials(), Held()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trials.play, site, [task(0)])
+        await trio.testing.wait_all_tasks_blocked()
+        await trials.end(site, hard=True)
+        await trials.play(site, [task(1)])
+    assert site.attempts == ["trial-0"]
+    _, told = await trio.to_thread.run_sync(trials.news, 0)
+    verdicts = {trial_id: what.verdict for trial_id, what in told if isinstance(what, Attempt)}
+    assert verdicts == {"trial-0": Verdict.DONE, "trial-1": Verdict.NOT_STARTED}
 
 
 async def test_a_call_that_nobody_hears_any_more_takes_no_news() -> None:
@@ -111,21 +154,21 @@ async def test_a_call_that_nobody_hears_any_more_takes_no_news() -> None:
     await calls.begin("old")
     await calls.begin("new")
     assert await calls.end("old") == []
-    await trials.play(site, task(0))
-    assert [trial_id for trial_id, _ in await calls.end("new")] == ["trial-0"] * 2
+    await trials.play(site, [task(0)])
+    assert (await calls.end("new"))[0] == ("trial-0", None)
 
 
 async def test_news_are_kept_until_they_have_been_heard() -> None:
     """The reply of a call may be lost, too."""
     trials, site = _Trials(), Held()
     site.ends.set()
-    await trials.play(site, task(0))
-    heard, told = await trio.to_thread.run_sync(trials.news, 0)
-    assert (heard, len(told)) == (2, 2)
-    assert await trio.to_thread.run_sync(trials.news, 0) == (2, told)
-    await trials.play(site, task(1))
-    heard, told = await trio.to_thread.run_sync(trials.news, 2)
-    assert (heard, [trial_id for trial_id, _ in told]) == (4, ["trial-1"] * 2)
+    await trials.play(site, [task(0)])
+    first, told = await trio.to_thread.run_sync(trials.news, 0)
+    assert (first, len(told)) == (0, 2)
+    assert await trio.to_thread.run_sync(trials.news, 0) == (0, told)
+    await trials.play(site, [task(1)])
+    first, told = await trio.to_thread.run_sync(trials.news, 2)
+    assert (first, [trial_id for trial_id, _ in told]) == (2, ["trial-1"] * 2)
 
 
 def test_a_worker_is_no_actor_of_asyncio() -> None:
@@ -147,71 +190,177 @@ def test_an_end_of_a_worker_that_fails_is_logged(caplog: pytest.LogCaptureFixtur
 
 
 class Called(_WorkerSite):
-    """A worker, whose calls are noted, and go on when they are let.
+    """A worker, whose calls are noted, and return when they are let.
 
     Attributes:
         calls: what was called: the method, and the ids of the trials or the arguments.
-        goes_on: a call of `give` waits for it.
-        failing: calls of `give` fail then.
+        replies: what each call of `exchange` returns, by its number, when it is there: the number of the first of the
+            news, and the news; None: the worker is gone.
     """
 
     def __init__(self) -> None:
         super().__init__("one", None)
         self.calls: list[tuple[str, Any]] = []
-        self.goes_on = trio.Event()
-        self.failing = False
+        self.heard: list[int] = []
+        self.replies: list[trio.MemorySendChannel[Any]] = []
         self._up.set()
 
     async def _call(self, method: str, *args: Any) -> Any:
-        given = [task.trial_id for task in pickle.loads(args[0])] if method == "give" else args
-        self.calls.append((method, given))
-        if method == "give":
-            await self.goes_on.wait()
-            if self.failing:
-                raise UnavailableError("gone")
+        if method != "exchange":
+            self.calls.append((method, args))
+            return None
+        heard, pickled = args
+        self.heard.append(heard)
+        self.calls.append((method, [task.trial_id for task in pickle.loads(pickled)]))
+        reply, replied = trio.open_memory_channel[Any](1)
+        self.replies.append(reply)
+        said = await replied.receive()
+        if said is None:
+            raise UnavailableError("gone")
+        return pickle.dumps(said)
+
+    def reply(self, number: int, *said: Any) -> None:
+        self.replies[number].send_nowait(said or None)
 
 
-async def given(site: Called, nursery: trio.Nursery) -> list[Attempt]:
-    """Give a worker a trial, which is on its way then, and another one that waits; return how they end."""
-    ends: list[Attempt] = []
+class Talk:
+    """Trials that are given to a worker, in virtual time.
 
-    async def attempt(index: int) -> None:
-        async def started() -> None:
-            pass
+    Attributes:
+        site: the worker.
+        ends: how the trials have ended.
+    """
 
-        ends.append(await site.attempt(task(index), started))
+    def __init__(self, nursery: trio.Nursery, clock: MockClock) -> None:
+        self.site, self.ends = Called(), list[Attempt]()
+        self._nursery, self._clock = nursery, clock
+        for _ in range(2):
+            nursery.start_soon(self.site.talk)
 
-    nursery.start_soon(site.give)
-    for index in range(2):
-        nursery.start_soon(attempt, index)
-        await trio.testing.wait_all_tasks_blocked()
-    return ends
+    async def attempt(self, *indices: int) -> None:
+        """Begin attempts, and let the calls come that they need."""
 
+        async def attempt(index: int) -> None:
+            async def started() -> None:
+                pass
 
-async def test_no_trial_is_begun_after_the_end_of_all() -> None:
-    site = Called()
-    async with trio.open_nursery() as nursery:
-        ends = await given(site, nursery)
-        async with trio.open_nursery() as ending:
-            ending.start_soon(lambda: site.end_trials(hard=True))
+            self.ends.append(await self.site.attempt(task(index), started))
+
+        for index in indices:
+            self._nursery.start_soon(attempt, index)
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(2):
             await trio.testing.wait_all_tasks_blocked()
-            site.goes_on.set()
+            self._clock.jump(2 * _workers._GATHER_SECONDS)
         await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
-    assert site.calls == [("give", ["trial-0"]), ("end_trials", (True,))]
-    assert [(end.result.trial_id, end.verdict) for end in ends] == [("trial-1", Verdict.NOT_STARTED)]
 
 
-async def test_trials_that_were_lost_are_not_given() -> None:
-    site = Called()
-    async with trio.open_nursery() as nursery:
-        ends = await given(site, nursery)
-        site._lose(list(site._trials), UnavailableError("gone"))
-        site.goes_on.set()
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
-    assert [given for method, given in site.calls if given] == [["trial-0"]]
-    assert [end.verdict for end in ends] == [Verdict.IN_DOUBT] * 2
+@pytest.fixture
+async def talk(mock_clock: MockClock, nursery: trio.Nursery) -> Talk:
+    """Return a worker that has been called once, with no trials."""
+    talk = Talk(nursery, mock_clock)
+    await talk.settle()
+    assert talk.site.calls == [("exchange", [])]
+    return talk
+
+
+def done(index: int) -> tuple[str, Attempt]:
+    return f"trial-{index}", Attempt.failed(task(index), "one", "it is short", Verdict.DONE)
+
+
+async def test_trials_that_start_together_go_in_one_call(mock_clock: MockClock, talk: Talk) -> None:
+    """With the next trials comes the call for the next news, so that each round costs one call."""
+    await talk.attempt(0, 1)
+    assert [sorted(ids) for _, ids in talk.site.calls[1:]] == [["trial-0", "trial-1"]]
+    talk.site.reply(0, 0, [])  # another call has come
+    await talk.settle()
+    talk.site.reply(1, 0, [("trial-0", None), ("trial-1", None), done(0), done(1)])
+    await talk.attempt(2, 3)
+    assert [sorted(ids) for _, ids in talk.site.calls[2:]] == [["trial-2", "trial-3"]]
+    assert talk.site.heard == [0, 0, 4]
+    assert sorted(end.result.index for end in talk.ends) == [0, 1]
+
+
+async def test_there_are_no_more_than_two_calls_for_trials(mock_clock: MockClock, talk: Talk) -> None:
+    await talk.attempt(0)
+    await talk.attempt(1)
+    await talk.attempt(2)
+    assert talk.site.calls == [("exchange", []), ("exchange", ["trial-0"])]
+    talk.site.reply(0, 0, [])
+    await talk.settle()
+    assert [sorted(ids) for _, ids in talk.site.calls[2:]] == [["trial-1", "trial-2"]]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_news_that_two_calls_tell_count_once(mock_clock: MockClock, talk: Talk, order: tuple[int, int]) -> None:
+    """Of the news that the first call takes along the second one does not know, when it is sent."""
+    await talk.attempt(0, 1)
+    replies = [[("trial-0", None)], [("trial-0", None), ("trial-1", None), done(0)]]
+    for number in order:
+        talk.site.reply(number, 0, replies[number])
+        await talk.settle()
+    assert [end.result.index for end in talk.ends] == [0]
+    talk.site.reply(2, 3, [done(1)])
+    await talk.settle()
+    assert talk.site.heard[2] == 3
+    assert [end.result.index for end in talk.ends] == [0, 1]
+
+
+async def test_a_worker_that_is_gone_is_told_once(mock_clock: MockClock, talk: Talk) -> None:
+    """What the other call says of it, later, does not concern the process that has come since; nor what it heard."""
+    await talk.attempt(0)
+    talk.site.reply(1)
+    await talk.settle()
+    assert [end.verdict for end in talk.ends] == [Verdict.IN_DOUBT]
+    assert not talk.site._up.is_set()
+    talk.site._up.set()  # it has been asked, and has answered
+    await talk.attempt(1)
+    talk.site.reply(0, 0, [("trial-0", None), ("trial-9", None)])
+    await talk.settle()
+    assert talk.site._up.is_set()
+    assert talk.site.calls[2:] == [("exchange", ["trial-1"])]
+    talk.site.reply(2, 0, [("trial-1", None), done(1)])
+    await talk.settle()
+    assert [end.verdict for end in talk.ends] == [Verdict.IN_DOUBT, Verdict.DONE]
+
+
+async def test_a_worker_that_does_not_end_a_trial_is_lost_with_all(
+    talk: Talk, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[bool] = []
+    monkeypatch.setattr("ray.kill", lambda handle, no_restart: killed.append(no_restart))
+    await talk.attempt(0)
+    mock_clock.jump(5)
+    await talk.attempt(1)
+    talk.site.reply(0, 0, [("trial-0", None)])
+    await talk.settle()
+    mock_clock.jump(task(0).timeout_seconds + _workers._HUNG_SECONDS - 5)
+    await talk.settle()
+    assert sorted((end.result.index, end.verdict.name) for end in talk.ends) == [(0, "SITE_LOST"), (1, "IN_DOUBT")]
+    assert killed == [False]
+
+
+async def test_trials_that_wait_are_not_given_after_the_end_of_all(mock_clock: MockClock, talk: Talk) -> None:
+    await talk.attempt(0)
+    await talk.attempt(1)
+    await talk.site.end_trials(hard=True)
+    await talk.settle()
+    assert talk.site.calls[1:] == [("exchange", ["trial-0"]), ("end_trials", (True,))]
+    assert [(end.result.trial_id, end.verdict) for end in talk.ends] == [("trial-1", Verdict.NOT_STARTED)]
+
+
+async def test_trials_that_were_lost_are_not_given(mock_clock: MockClock, talk: Talk) -> None:
+    await talk.attempt(0)
+    await talk.attempt(1)
+    for number in range(2):
+        talk.site.reply(number)
+    await talk.settle()
+    talk.site._up.set()
+    await talk.settle()
+    assert talk.site.calls[1:] == [("exchange", ["trial-0"]), ("exchange", [])]
+    assert [end.verdict for end in talk.ends] == [Verdict.IN_DOUBT] * 2
 
 
 NODES: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""The programs of docs/many-trials.md run, with fewer trials; nobody runs that of RLlib."""
+"""The programs of docs/many-trials.md run, with fewer trials; that of RLlib where RLlib is, in `test_rllib`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def program(word: str, **changes: str) -> dict[str, Any]:
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}  # functions go to other processes by value, as those of a program
     exec(text, names)
     return names
 

@@ -12,6 +12,7 @@ import trio
 
 import trio_cogment.rl as tc
 from tests.ray.cluster import Grid
+from tests.ray.test_page import program
 from trio_cogment.rl.datasets.sources import open_source
 from trio_cogment.sdk import StoredTrial
 
@@ -67,6 +68,21 @@ def test_env_runners_step_trials(grid: Grid, tmp_path: Path, runners: int) -> No
     complete = sum(trial.is_complete for trials in stores for trial in trials)
     assert complete >= said["num_episodes"] - len(stores)
     assert sum(trial.samples_count for trials in stores for trial in trials) >= 400
+
+
+def test_the_program_of_the_page(grid: Grid, tmp_path: Path) -> None:
+    """That of RLlib in docs/many-trials.md: each of its env runners steps trials, and has a store."""
+    grid.have(2)
+    algorithm = program("rllib", **{"/data/": f"{tmp_path}/"})["algorithm"]
+    try:
+        counts = algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: sum(len(episode) for episode in runner.sample(num_timesteps=100)), local_env_runner=False
+        )
+    finally:
+        algorithm.stop()
+    assert len(counts) == 2
+    assert min(counts) >= 100
+    assert [sum(trial.samples_count for trial in trials) >= 100 for trials in stored(tmp_path) if trials] == [True] * 2
 
 
 @pytest.mark.parametrize("runners", [0, 1, 2])

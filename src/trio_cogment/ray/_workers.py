@@ -38,8 +38,10 @@ _HUNG_SECONDS = 30.0
 #: How often to look for room that others hold, or for a worker, and how often at most for room.
 _LOOK_SECONDS = 0.5
 _ROOM_LOOKS = 20
-#: Calls of a worker at the same time: one of them waits for news, whatever the others do.
+#: Calls of a worker at the same time: two of them are for trials and news.
 _MAX_CALLS = 4
+#: So long the run gathers trials to give: a call of Ray costs more than a short trial loses by it.
+_GATHER_SECONDS = 0.001
 #: The runs that use a connection which one of them has made: the last one ends it.
 _connected: set[int] = set()
 _connecting = threading.Lock()
@@ -119,8 +121,9 @@ class Workers(SiteGroup):
                 try:
                     for site in sites:
                         actors = await site.start()
-                        nursery.start_soon(site.listen, name=f"news of {site.name}")
-                        nursery.start_soon(site.give, name=f"trials for {site.name}")
+                        # While one of them waits for news, the other one can give trials.
+                        nursery.start_soon(site.talk, name=f"trials and news of {site.name}")
+                        nursery.start_soon(site.talk, name=f"news and trials of {site.name}")
                     yield OpenSites(actors, sites)
                 finally:
                     nursery.cancel_scope.cancel()
@@ -282,9 +285,12 @@ class _WorkerSite:
         #: Of the trials that it has been given, or will be: who hears of them.
         self._trials: dict[str, trio.MemorySendChannel[Told]] = {}
         self._to_give: list[Task] = []
-        self._has_tasks = trio.Event()
-        #: Held while trials are on their way to the worker.
-        self._giving = trio.Lock()
+        #: How many calls are at the worker, and how many of its news have been heard.
+        self._calls = self._heard = 0
+        #: There are trials to give, or there is no call at the worker.
+        self._due = trio.Event()
+        self._due.set()
+        self._turn = trio.Lock()
 
     async def _call(self, method: str, *args: Any) -> Any:
         """Call the worker.
@@ -337,7 +343,7 @@ class _WorkerSite:
         hear, heard = trio.open_memory_channel[Told](math.inf)
         self._trials[task.trial_id] = hear
         self._to_give.append(task)
-        self._has_tasks.set()
+        self._due.set()
         limit = task.timeout_seconds + _HUNG_SECONDS
         lost = Verdict.IN_DOUBT
         try:
@@ -349,21 +355,20 @@ class _WorkerSite:
         finally:
             self._trials.pop(task.trial_id, None)
         # It would have ended the trial by itself, long ago: Ray is to start another process.
-        self._down()
+        why = f"no answer within {limit:g} s"
+        self._lose(UnavailableError(why))
         _ray().kill(self._handle, no_restart=False)
-        return self._failed(task, f"the trial was lost: no answer within {limit:g} s", Verdict.SITE_LOST)
+        return self._failed(task, f"the trial was lost: {why}", Verdict.SITE_LOST)
 
     def _failed(self, task: Task, why: str, verdict: Verdict) -> Attempt:
         return Attempt.failed(task, self.name, f"{self.name}: {why}", verdict)
 
-    def _down(self) -> None:
+    def _lose(self, error: UnavailableError) -> None:
+        """Ray has said that the worker is gone, or something else that tells nothing of its trials."""
         if self._up.is_set():
             self._up = trio.Event()
-
-    def _lose(self, trial_ids: Iterable[str], error: UnavailableError) -> None:
-        """Ray has said that the worker is gone, or something else that tells nothing of these trials."""
-        self._down()
-        self._tell((trial_id, str(error)) for trial_id in trial_ids)
+        self._heard = 0
+        self._tell([(trial_id, str(error)) for trial_id in self._trials])
 
     def _tell(self, news: Iterable[tuple[str, Told]]) -> None:
         for trial_id, told in news:
@@ -372,40 +377,43 @@ class _WorkerSite:
             if hear is not None:
                 hear.send_nowait(told)
 
-    async def give(self) -> None:
-        """Give trials to the worker, for as long as the run lasts: at once all that have come since the last time."""
-        while True:
-            await self._has_tasks.wait()
-            self._has_tasks = trio.Event()
-            async with self._giving:
-                tasks, self._to_give = [task for task in self._to_give if task.trial_id in self._trials], []
-                if not tasks:
-                    continue
-                try:
-                    # Pickled, once for all of them: Ray would take much longer.
-                    await self._call("give", pickle.dumps(tasks))
-                except UnavailableError as error:
-                    self._lose([task.trial_id for task in tasks], error)
+    async def talk(self) -> None:
+        """Give trials to the worker, and hear of them, for as long as the run lasts. Two tasks do it by turns.
 
-    async def listen(self) -> None:
-        """Hear what the worker tells of its trials, for as long as the run lasts."""
-        heard = 0
+        One call takes along all trials that are to begin, and waits at the worker for news. Another one is made when
+        it has returned, or at once if there are more trials; then the first one returns, without news.
+        """
         while True:
-            await self._up.wait()
+            async with self._turn:
+                await self._up.wait()
+                await self._due.wait()
+                await trio.sleep(_GATHER_SECONDS)
+                if not self._up.is_set():
+                    continue
+                self._due = trio.Event()
+                up, self._calls = self._up, self._calls + 1
+                tasks, self._to_give = [task for task in self._to_give if task.trial_id in self._trials], []
             try:
-                heard, news = pickle.loads(await self._call("news", heard))
-                self._tell(news)
+                reply = await self._call("exchange", self._heard, pickle.dumps(tasks))
             except UnavailableError as error:
-                heard = 0
-                self._lose(list(self._trials), error)
+                if self._up is up:  # or the other call has told it
+                    self._lose(error)
+            else:
+                if self._up is up:
+                    first, news = pickle.loads(reply)
+                    # The other call may have returned before with some of them.
+                    self._tell(news[max(0, self._heard - first) :])
+                    self._heard = max(self._heard, first + len(news))
+            self._calls -= 1
+            if not self._calls:
+                self._due.set()
 
     async def end_trials(self, *, hard: bool) -> None:
         """See `Site.end_trials`."""
         tasks, self._to_give = self._to_give, []
         self._tell((task.trial_id, self._failed(task, "it was not begun", Verdict.NOT_STARTED)) for task in tasks)
-        async with self._giving:  # a call would overtake the one that gives them
-            if self._trials and self._up.is_set():
-                await self._call("end_trials", hard)
+        if self._trials and self._up.is_set():
+            await self._call("end_trials", hard)
 
     async def stop(self) -> None:
         """Let the worker close its platform, with all that its participants have to do at the end."""
