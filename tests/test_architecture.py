@@ -184,6 +184,7 @@ OUTSIDE_ALLOWED = {
     ("trio_cogment.servers.model_registry._object_blobs", "time.time"): "the age of an upload to a real server",
     ("trio_cogment.servers.model_registry._object_blobs", "socket.gethostname"): "is told to people who look for it",
     ("trio_cogment.base.about", "time.monotonic"): "measures the load of the real machine",
+    ("trio_cogment.ray._worker", "time.monotonic"): "a thread that waits for others in a process of Ray, without Trio",
     ("trio_cogment.sdk._model_registry", "trio.to_thread.run_sync"): "writes a file that the user's program names",
     ("trio_cogment.sdk.access_token", "trio.to_thread.run_sync"): "reads a file that the user names",
     ("trio_cogment.base.tracing", "trio.to_thread.run_sync"): "waits for what a real receiver takes",
