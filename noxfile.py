@@ -74,7 +74,8 @@ WORLDS = [
     *("textarena==0.7.4", "envpool==1.2.5", "dm-control==1.0.49", "mujoco<4", "minigrid==3.2.0"),
     *("mo-gymnasium==1.3.2", "highway-env==1.12.1", "popgym==1.0.7", "flappy-bird-gymnasium==0.4.0"),
     *("ale-py==0.12.1", "mpe2==1.1.1", "lbforaging==2.0.0", "rware==2.0.0"),
-    *("shimmy==2.0.1", "supersuit==3.11.0"),  # wrappers of which the log says what to expect
+    # Wrappers of which the log says what to expect. Beside dm_control, Shimmy imports Gymnasium's drawing of MuJoCo.
+    *("shimmy==2.0.1", "supersuit==3.11.0", "imageio"),
 ]
 #: Of Melting Pot's substrates; in one process with the others it is aborted.
 LAB2D = [
