@@ -157,6 +157,11 @@ class Http2Call(Call):
         self._path.accept_shared()
         self._stream.views = self._path.locate is not None
 
+    def accept_encoded(self) -> None:
+        if not self._path.packs:
+            self._decode = bytes
+            self._path.accept_encoded()
+
     def set_consumer(self, consumer: Consumer) -> None:
         self._may_wait = False
         self._inbox.set_consumer(consumer)

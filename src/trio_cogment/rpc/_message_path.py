@@ -92,6 +92,10 @@ class MessagePath:
         """See `Call.accept_shared`; `connect` may follow."""
         self.locate = locator(self._receive_type)
 
+    def accept_encoded(self) -> None:
+        """See `Call.accept_encoded`."""
+        self._decode = bytes
+
     def on_payload(self, payload: bytes | memoryview) -> None:
         """Take a message from the reader, which is not decoded yet; of a view nothing is kept."""
         inbox = self._inbox

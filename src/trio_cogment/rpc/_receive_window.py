@@ -163,7 +163,10 @@ class ReceiveWindow:
                 # It is credited in steps as small as those of the first window: who sends must see that a slow reader
                 # goes on.
                 stream.low_window = max(full - (self.initial >> 1), self.stream_low)
+            window = stream.recv_window
             self.update_stream_window(stream)
+            if stream.held and stream.recv_window == window and not self.withheld:
+                return  # memory is given back with the next credit, at the latest: to count what is held takes long
         elif stream.granted and stream.held <= stream.full_window:
             self._release(stream)
         elif stream.closed and not stream.held:

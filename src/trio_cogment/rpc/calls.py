@@ -192,6 +192,13 @@ class Call(abc.ABC, Generic[SentT, ReceivedT]):
         What it receives from now on may then be one, as it was sent: in process that saves a message for each receiver.
         """
 
+    def accept_encoded(self) -> None:
+        """Say that the consumer, which is to be set next, takes messages as bytes, too, and parses them itself.
+
+        What it is given may then be the bytes of a message, as they came, which need not be a valid one. Large ones,
+        and those of a call that passes objects, are parsed as ever.
+        """
+
     def flush_next(self) -> None:
         """Let the next message leave at once, if that goes without waiting: nothing follows before the peer answers.
 

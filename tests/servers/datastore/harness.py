@@ -25,7 +25,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.servers.datastore import Datastore, TrialStore, datastore_services, open_store
-from trio_cogment.servers.datastore._chunk_layouts import Parts, SampleData, Uncut, joined
+from trio_cogment.servers.datastore._chunk_layouts import Parts, SampleData
 from trio_cogment.servers.datastore._memory import MemoryStore
 from trio_cogment.servers.datastore.storage import Write
 
@@ -158,12 +158,9 @@ async def open_harness(
 
 def values_of(data: SampleData) -> tuple[bytes, ...]:
     """Return the numbers and payloads of a sample as the conversion hands them over."""
-    if isinstance(data, Parts):
-        assert data.size == len(data.joined())
-        return (*data.layout.numbers.unpack(data.middle), *data.payloads)
-    assert isinstance(data, Uncut)
-    assert data.cut.size == len(joined(data))
-    return tuple(data.cut.columns([data.came]))
+    assert isinstance(data, Parts)
+    assert data.size == len(data.joined())
+    return tuple(column if isinstance(column, bytes) else column[0] for column in data.form.columns([data]))
 
 
 class GateStore(MemoryStore):

@@ -20,7 +20,7 @@ from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.taking_up import checkpoint_of
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import chunks
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, Uncut, joined
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, joined
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.chunks import (
     PLAIN,
@@ -163,7 +163,7 @@ def test_samples_of_a_trial_are_columns(varying: bool) -> None:
     samples, handed = converted(_logged(400, varying=varying)), taken(_logged(400, varying=varying))
     # The first of each kind teaches what is known of the others.
     assert sum(isinstance(data, bytes) for *_, data in handed) < 12
-    assert any(isinstance(data, Parts) for *_, data in handed) is varying
+    assert any(isinstance(data, Parts) and bool(data.payloads) for *_, data in handed) is varying
     chunk = ChunkCodec().encode(handed)
     assert decode(chunk, "trial") == samples
     found = columns(chunk, "trial")
@@ -309,7 +309,7 @@ def test_cuts_of_templates_agree_with_the_search(varying: bool) -> None:
             split = known.split(tick_id, timestamp, joined(data))
             assert split is not None
             assert values_of(data) == split.values
-            assert (data.layout if isinstance(data, Parts) else data.cut.layout).key == split.layout.key
+            assert data.form.layout.key == split.layout.key
 
 
 def test_layouts_are_limited() -> None:
@@ -333,10 +333,10 @@ def test_a_cut_knows_what_is_empty() -> None:
     assert split is not None
     came = b"\xac\x02" + (2).to_bytes(8, "little") + b"--abc"
     places = [slice(0, 0), slice(12, 15)]
-    cut = Cut(split.layout, len(data), len(came), slice(0, 2), slice(2, 10), places, {})
-    assert values_of(Uncut(cut, came)) == (b"", b"abc")
-    assert joined(Uncut(cut, came)) == data
-    chunk = ChunkCodec().encode([(1, 300, 2, Uncut(cut, came))])
+    parts = Parts(Cut(split.layout, len(came), slice(0, 2), slice(2, 10), places, {}), 300, came, (), len(data))
+    assert values_of(parts) == (b"", b"abc")
+    assert joined(parts) == data
+    chunk = ChunkCodec().encode([(1, 300, 2, parts)])
     assert decode(chunk, "t") == [ChunkSample(1, 300, 2, data)]
     assert np.array_equal(columns(chunk, "t").ticks, [300])
 

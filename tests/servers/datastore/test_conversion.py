@@ -536,8 +536,8 @@ def test_what_only_looks_like_a_template(known: SampleInfo, longer: SampleInfo) 
     assert before.ByteSize() == other.ByteSize()
     converter = TrialConverter("t", PARAMS)
     converter.write(before)
-    assert converter.templates.convert(before) is not None
-    assert converter.templates.convert(other) is None
+    assert converter.templates.convert(before.SerializeToString()) is not None
+    assert converter.templates.convert(other.SerializeToString()) is None
 
 
 def observed(tick_id: int, *observations: bytes, timestamp: int = 0) -> DatalogSample:
@@ -562,8 +562,8 @@ def test_what_only_looks_like_a_template_in_another_place() -> None:
         assert known.ByteSize() == longer.ByteSize()
         converter = TrialConverter("t", PARAMS)
         converter.write(known)
-        assert converter.templates.convert(known) is not None
-        assert converter.templates.convert(longer) is None
+        assert converter.templates.convert(known.SerializeToString()) is not None
+        assert converter.templates.convert(longer.SerializeToString()) is None
         check_written([known, longer])
 
 
@@ -605,6 +605,15 @@ def test_an_action_that_never_came_is_not_taken_for_one_of_an_odd_tick(absent: i
     check_written([*usual, sample_of(5, actors=3, actions=[Action(tick_id=tick) for tick in ticks])])
 
 
+def test_an_action_that_is_not_stored_is_not_taken_for_another() -> None:
+    """The one of an actor that is unavailable, though it has the same content as the next one's."""
+    alike = [sample_of(5, actors=3, actions=[Action(content=b"a")] * 3, unavailable_actors=[0]) for _ in range(3)]
+    differs = sample_of(
+        5, actors=3, actions=[Action(content=b"b"), *[Action(content=b"a")] * 2], unavailable_actors=[0]
+    )
+    check_written([*alike, differs])
+
+
 def with_payload(size: int, actors: int = 1) -> DatalogSample:
     return sample_of(1, actors=actors, observations=ObservationSet(observations=[bytes(size)], actors_map=[0]))
 
@@ -621,7 +630,7 @@ def test_templates_of_a_trial_are_bounded_by_their_bytes() -> None:
             known = []
             for earlier in samples[: number + 1]:
                 converter.templates.credit = 256
-                if converter.templates.convert(earlier) is not None:
+                if converter.templates.convert(earlier.SerializeToString()) is not None:
                     known.append(earlier)
             assert known[-1] is sample
             at_once = max(at_once, len(known))
@@ -656,9 +665,9 @@ def test_what_is_spent_on_samples_unlike_any_other() -> None:
     number = 0
 
     class Noting(Templates):
-        def convert(self, sample: DatalogSample) -> SampleWrite | None:
+        def convert(self, data: bytes, *args: Any) -> SampleWrite | None:
             before = self.credit
-            write = super().convert(sample)
+            write = super().convert(data, *args)
             if self.credit != before:
                 looked_up.append(number)
             return write
@@ -683,13 +692,19 @@ def test_of_samples_of_one_length_the_last_four_layouts_are_known() -> None:
     converter = TrialConverter("t", PARAMS)
     for sample in layouts:
         converter.write(sample)
-    assert [converter.templates.convert(sample) is not None for sample in layouts] == [False, True, True, True, True]
+    assert [converter.templates.convert(sample.SerializeToString()) is not None for sample in layouts] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
 
 
 def has_template(sample: DatalogSample, params: TrialParams = PARAMS) -> bool:
     converter = TrialConverter("t", params)
     write = converter.write(sample)
-    found = converter.templates.convert(sample)
+    found = converter.templates.convert(sample.SerializeToString())
     assert found is None or found._replace(data=joined(found.data)) == write
     return found is not None
 
@@ -700,7 +715,7 @@ def test_large_samples_have_no_templates() -> None:
     converter = TrialConverter("t", PARAMS)
     for sample in (small, large) * 2:
         converter.write(sample)
-    assert converter.templates.convert(large) is None
+    assert converter.templates.convert(large.SerializeToString()) is None
     check_written([small, large] * 100)
 
     def to_nobody(size: int) -> DatalogSample:  # nothing of it is stored

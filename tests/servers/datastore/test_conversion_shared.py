@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.servers.datastore.harness import params_with, values_of
 from trio_cogment.api.common_pb2 import RewardSource, TrialState
-from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward, SharedSample
 from trio_cogment.servers.datastore._chunk_layouts import Layouts, joined
@@ -68,46 +66,6 @@ def test_every_sample_is_converted_as_its_message(samples: list[SharedSample]) -
         assert write is not None
         same(write, plain)
         assert (shared.next_tick, shared.saw_end) == (full.next_tick, full.saw_end)
-
-
-@given(st.lists(SAMPLES, min_size=1, max_size=12))
-def test_messages_whose_payloads_vary_in_length_are_converted_as_any_other(samples: list[SharedSample]) -> None:
-    fast, full = TrialConverter("t", PARAMS), TrialConverter("t", PARAMS)
-    for sample in [*samples, *samples]:
-        if sample.tick_id >= MAX_NUMBER:
-            continue
-        message = sample.whole()
-        plain = next(full.writing(message))
-        same(fast._shared.convert(message) or next(fast.writing(message)), plain)
-
-
-def test_messages_that_say_more_than_usual_take_the_other_way() -> None:
-    converter = TrialConverter("t", PARAMS)
-    usual = sample_of(1).whole()
-    for change in UNUSUAL:
-        sample = DatalogSample()
-        sample.CopyFrom(usual)
-        converter.write_shared(sample_of(1))
-        assert converter._shared.convert(usual) is not None
-        change(sample)
-        assert converter._shared.convert(sample) is None
-        assert not converter._shared.wanted
-        plain = next(TrialConverter("t", PARAMS, next_tick=2).writing(sample))
-        assert plain is not None
-        assert converter.write(sample) == plain._replace(data=joined(plain.data))
-
-
-UNUSUAL: list[Callable[[DatalogSample], object]] = [
-    lambda sample: sample.ClearField("info"),
-    lambda sample: sample.ClearField("observations"),
-    lambda sample: sample.info.special_events.append("event"),
-    lambda sample: sample.info.end.SetInParent(),
-    lambda sample: setattr(sample.info, "out_of_sync", True),
-    lambda sample: setattr(sample.actions[1], "tick_id", -2),
-    lambda sample: sample.unavailable_actors.append(1),
-    lambda sample: sample.default_actors.append(0),
-    lambda sample: sample.messages.add(receiver_name="ann"),
-]
 
 
 def test_a_layout_is_learned_once_whatever_the_lengths() -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -119,6 +119,26 @@ class Layout:
         middle = b"".join(chain.from_iterable(zip(self.same, (*values, b""), strict=True)))
         return StoredTrialSample.FromString(self.before + middle + (PAYLOAD_TAG + b"\0") * self.payloads + self.after)
 
+    @property
+    def layout(self) -> Layout:
+        """Itself: see `Form`."""
+        return self
+
+    def columns(self, parts: Sequence[Parts]) -> list[bytes | Sequence[bytes]]:
+        """See `Cut.columns`."""
+        found: list[bytes | Sequence[bytes]] = []
+        if self.floats:
+            found += zip(*self.numbers.iter_unpack(b"".join(map(_given_of, parts))), strict=True)
+        if self.payloads:
+            found += zip(*map(_payloads_of, parts), strict=True)
+        return found
+
+    def joined(self, parts: Parts) -> bytes:
+        """See `Cut.joined`."""
+        return b"".join(
+            (self.before, tick_field(parts.tick_id), parts.given, *_payload_fields(parts.payloads), self.after)
+        )
+
     def rewards(self) -> list[tuple[int, str, int, str]]:
         """Return what each of the columns of numbers is, in order.
 
@@ -171,29 +191,34 @@ class Parts(NamedTuple):
     """A serialized sample that is not put together: who keeps columns needs only its parts.
 
     Attributes:
-        layout: of the sample.
+        form: tells what is where in `given`.
         tick_id: of the sample.
-        middle: what is between its tick and its payloads.
-        payloads: of the sample.
-        size: how many bytes it has.
+        given: for a layout, what is between its tick and its payloads; for a cut, the sample as it came.
+        payloads: of the sample, unless they are in `given`.
+        size: how many bytes the stored sample has.
         checkpoint: what comes behind all that its layout tells of: see `checkpoint_field`.
     """
 
-    layout: Layout
+    form: Layout | Cut
     tick_id: int
-    middle: bytes
+    given: bytes
     payloads: Sequence[bytes]
     size: int
     checkpoint: bytes = b""
 
     def joined(self) -> bytes:
         """Return it put together."""
-        layout, tick_id, middle, payloads, _, checkpoint = self
-        pieces = [layout.before, tick_field(tick_id), middle]
-        for payload in payloads:
-            pieces += payload_head(len(payload)), payload
-        pieces += layout.after, checkpoint
-        return b"".join(pieces)
+        data = self.form.joined(self)
+        return data + self.checkpoint if self.checkpoint else data
+
+
+_form_of, _given_of, _payloads_of, _size_of = map(itemgetter, (0, 2, 3, 4))
+
+
+def _payload_fields(payloads: Iterable[bytes]) -> Iterator[bytes]:
+    for payload in payloads:
+        yield payload_head(len(payload))
+        yield payload
 
 
 def checkpoint_field(content: bytes) -> bytes:
@@ -211,32 +236,32 @@ class Cut:
 
     Args:
         layout: of the stored samples.
-        size: of a stored sample.
-        came: of a sample as it came.
+        came: how many bytes a sample has as it came.
         tick: where its tick is, a varint; empty: it is 0.
         timestamp: where its timestamp is, 8 bytes.
-        values: where each number of the layout is, and then each payload; empty: it is 0, or an empty payload.
+        values: where each number of the layout is, and then each payload, unless these were taken out before; empty:
+            it is 0, or an empty payload.
         means: for the numbers that are means of rewards, where values and confidences of these are.
 
     Attributes:
         layout: see above.
-        size: see above.
     """
 
-    __slots__ = ("_columns", "_form", "_means", "_pieces", "layout", "size")
+    __slots__ = ("_columns", "_form", "_means", "_payloads", "_pieces", "layout")
 
     def __init__(
         self,
         layout: Layout,
-        size: int,
         came: int,
         tick: slice,
         timestamp: slice,
         values: Sequence[slice],
         means: Mapping[int, Sequence[tuple[slice, slice]]],
     ) -> None:
-        self.layout, self.size = layout, size
-        self._form = list(_form_of(layout, tick, timestamp, values, means))
+        self.layout = layout
+        self._form = list(_pieces_of(layout, tick, timestamp, values, means))
+        #: Where the payloads are; empty: they were taken out.
+        self._payloads = values[layout.floats :]
         places = [*values, *(place for sources in means.values() for source in sources for place in source)]
         ends = {place.start: place.stop for place in places if place.stop > place.start}
         columns = {start: number for number, start in enumerate(sorted(ends))}
@@ -255,11 +280,15 @@ class Cut:
             for number, sources in means.items()
         }
 
-    def columns(self, came: Sequence[bytes]) -> list[bytes]:
-        """Return the numbers and payloads of samples, each as a column: the values one after the other."""
-        count = len(came)
-        pieces = list(zip(*map(self._pieces.unpack, came), strict=True))
-        found: list[bytes] = []
+    def columns(self, parts: Sequence[Parts]) -> list[bytes | Sequence[bytes]]:
+        """Return the numbers and payloads of samples, one at least, each as a column.
+
+        Returns:
+            Values one after the other where they are equally long, else each by itself.
+        """
+        count = len(parts)
+        pieces = list(zip(*map(self._pieces.unpack, map(_given_of, parts)), strict=True))
+        found: list[bytes | Sequence[bytes]] = []
         for number, column in enumerate(self._columns):
             if number in self._means:
                 found.append(b"".join(_means_of(self._means[number], pieces, count)))
@@ -267,26 +296,31 @@ class Cut:
                 found.append(b"".join(pieces[column]))
             else:
                 found.append((_ZERO if number < self.layout.floats else b"") * count)
+        if not self._payloads and self.layout.payloads:
+            found += zip(*map(_payloads_of, parts), strict=True)
         return found
 
-    def joined(self, came: bytes) -> bytes:
-        """Return the stored sample."""
+    def joined(self, parts: Parts) -> bytes:
+        """Return the stored sample, without what comes behind all that its layout tells of."""
+        came = parts.given
         pieces = [(piece,) for piece in self._pieces.unpack(came)] if self._means else []
-        parts: list[bytes] = []
+        found: list[bytes] = []
         for part in self._form:
             if isinstance(part, bytes):
-                parts.append(part)
+                found.append(part)
             elif isinstance(part, slice):
-                parts.append(came[part])
+                found.append(came[part])
             else:
-                parts += _means_of(self._means[part], pieces, 1)
-        return b"".join(parts)
+                found += _means_of(self._means[part], pieces, 1)
+        found += _payload_fields(map(came.__getitem__, self._payloads) if self._payloads else parts.payloads)
+        found.append(self.layout.after)
+        return b"".join(found)
 
 
-def _form_of(
+def _pieces_of(
     layout: Layout, tick: slice, timestamp: slice, values: Sequence[slice], means: Collection[int]
 ) -> Iterator[bytes | slice | int]:
-    """Yield what a stored sample is made of: what is always the same, where the rest is, which numbers are means."""
+    """Yield what is before the payloads of a stored sample: what is always the same, where the rest is, and means."""
     yield layout.before
     if tick.stop > tick.start:
         yield _TICK_TAG
@@ -300,56 +334,31 @@ def _form_of(
             place = values[number]
             yield number if number in means else place if place.stop > place.start else _ZERO
             number += 1
-    for place in values[layout.floats :]:
-        yield payload_head(place.stop - place.start)
-        yield place
-    yield layout.after
-
-
-class Uncut(NamedTuple):
-    """A sample as it came: a serialized `DatalogSample`.
-
-    Attributes:
-        cut: where the parts of the stored sample are in it.
-        came: see above.
-    """
-
-    cut: Cut
-    came: bytes
-
-
-_cut_of, _size_of_cut, _size_of_parts = itemgetter(0), attrgetter("size"), attrgetter("size")
 
 
 #: A serialized stored sample, or what it is made of.
-SampleData: TypeAlias = bytes | Parts | Uncut
+SampleData: TypeAlias = bytes | Parts
 
 
 def size_of(data: SampleData) -> int:
     """Return how many bytes a stored sample has."""
     # Those that are most come first: this is done for each sample.
-    if isinstance(data, Uncut):
-        return data.cut.size
-    return data.size if isinstance(data, Parts) else len(data)
+    return data[4] if isinstance(data, Parts) else len(data)
 
 
 def sizes_of(data: Collection[SampleData]) -> list[int]:
-    """Return the same of several; most often they are all of one kind."""
-    kinds = set(map(type, data))
-    if kinds == {Uncut}:
-        cuts = list(map(_cut_of, data))
-        first: Cut = cuts[0]
-        return [first.size] * len(cuts) if cuts.count(first) == len(cuts) else list(map(_size_of_cut, cuts))
-    if kinds == {Parts}:
-        return list(map(_size_of_parts, data))
-    return list(map(size_of, data))
+    """Return the same of several; most often they are all parts."""
+    return list(map(_size_of if all_parts(data) else size_of, data))
+
+
+def all_parts(data: Iterable[SampleData]) -> bool:
+    """Whether all of these are parts."""
+    return set(map(type, data)) == {Parts}
 
 
 def joined(data: SampleData) -> bytes:
     """Return a stored sample as bytes."""
-    if isinstance(data, bytes):
-        return data
-    return data.joined() if isinstance(data, Parts) else data.cut.joined(data.came)
+    return data.joined() if isinstance(data, Parts) else data
 
 
 _ZERO, _NEGATIVE_ZERO = struct.pack("<f", 0.0), struct.pack("<f", -0.0)

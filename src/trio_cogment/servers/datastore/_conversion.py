@@ -2,7 +2,8 @@
 
 `TrialConverter` is the full conversion, for every sample. It is done for every tick of every trial, so samples that are
 like an earlier one of their trial take a fast path, which is learned from the full one: that of
-`_conversion_templates`, or that of `_conversion_shared` where only the lengths of payloads differ.
+`_conversion_templates`, or that of `_conversion_varying` where the lengths of payloads differ. Samples that are objects
+yet have one of their own, `_conversion_shared`.
 
 What differs from the reference, and why, is in `docs/datastore.md`. In short: a reader finds everything that the data
 log was told, and can tell an action that never came from an empty one.
@@ -25,6 +26,7 @@ from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.servers.datastore._chunk_layouts import joined
 from trio_cogment.servers.datastore._conversion_shared import SharedTemplates
 from trio_cogment.servers.datastore._conversion_templates import Deliveries, Templates
+from trio_cogment.servers.datastore._conversion_varying import VaryingTemplates
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite, WriteKind
 
@@ -64,6 +66,7 @@ class TrialConverter:
         info_missing: a sample had no `info`, so maybe none will ever say that the trial has ended.
         next_tick: the tick of the next sample, if it has no `info`.
         templates: the fast path, for most samples.
+        varying: that of samples whose payloads vary in length.
     """
 
     def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0, attempt: int = 0) -> None:
@@ -80,6 +83,7 @@ class TrialConverter:
         )
         self._receivers: dict[str, Sequence[int]] = {}
         self.templates = Templates()
+        self.varying = VaryingTemplates()
         self._shared = SharedTemplates()
         self.saw_end = False
         self.info_missing = False
@@ -95,9 +99,13 @@ class TrialConverter:
 
     def write_by_template(self, sample: DatalogSample) -> SampleWrite | None:
         """Convert a sample by a fast path to its parts; None: there is no template for it, use `writing`."""
-        write = self.templates.convert(sample)
+        return self.write_encoded(sample.SerializeToString())
+
+    def write_encoded(self, data: bytes) -> SampleWrite | None:
+        """Do as `write_by_template` for a serialised sample, whoever has serialised it."""
+        write = self.templates.convert(data)
         if write is None and not self.templates.wanted:
-            write = self._shared.convert(sample)
+            write = self.varying.convert(data)
         if write is not None:
             self._logged(write[1], write[3])
         return write
@@ -143,21 +151,22 @@ class TrialConverter:
         data = stored.SerializeToString()
         said = self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind
         write = SampleWrite(*said, attempt=self._attempt)
-        if self.templates.wanted and kind is _LOGGED and len(data) <= _MAX_LEARNED_BYTES:
-            self._learn(sample, write)
-        if self._shared.wanted:
-            self._shared.learn(write, self._deliveries(sample))
+        if self.templates.wanted:
+            if len(data) <= _MAX_LEARNED_BYTES:
+                self._learn(self.templates, sample, write)
+        elif self.varying.wanted:
+            self._learn(self.varying, sample, write)
         yield write
 
-    def _learn(self, sample: DatalogSample, write: SampleWrite) -> None:
+    def _learn(self, templates: Templates | VaryingTemplates, sample: DatalogSample, write: SampleWrite) -> None:
         # There is one end in a trial.
-        if not sample.HasField("info") or sample.messages or sample.info.HasField("end"):
+        if write.kind is not _LOGGED or not sample.HasField("info") or sample.messages or sample.info.HasField("end"):
             return
         if sample.observations.HasField("checkpoint"):  # no two are alike
             return
         if any(source.HasField("user_data") for reward in sample.rewards for source in reward.sources):
             return
-        self.templates.learn(sample, write, self._deliveries(sample))
+        templates.learn(sample, write, self._deliveries(sample))
 
     def _deliveries(self, sample: DatalogSample) -> Deliveries:
         received: dict[int, list[int]] = {}

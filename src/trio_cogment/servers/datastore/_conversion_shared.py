@@ -1,10 +1,9 @@
-"""The fast path of the conversion for samples whose payloads vary in length, and for objects: `SharedSample`.
+"""The fast path of the conversion for objects: `SharedSample`, which have never been serialised.
 
-`_conversion_templates` learns how a serialised sample becomes a stored one. Here nothing is serialised on the way: a
-stored sample is put together from the payloads, the rewards and what is the same in all samples of its layout. The
-layout is learned from the full conversion, and follows from what is looked at of each sample: who sees which
-observation, who gave rewards to whom, and which numbers are 0, as protobuf leaves zeros out. The lengths of payloads do
-not matter, nor how large they are. The parts are what the storage gets; most samples are never put together.
+A stored sample is made of the payloads, the rewards and what is the same in all samples of its layout. The layout is
+learned from the full conversion, and follows from what is looked at of each sample: who sees which observation, who
+gave rewards to whom, and which numbers are 0, as protobuf leaves zeros out. The lengths of payloads do not matter, nor
+how large they are. The parts are what the storage gets; most samples are never put together.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from trio_cogment.api.common_pb2 import Checkpoint
-from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.servers.datastore._chunk_layouts import (
     Layouts,
@@ -63,10 +61,6 @@ class _Found(NamedTuple):
 
 
 _NONE = _Found(None, 0, 0, [], [])
-_INFO = SampleInfo.DESCRIPTOR.fields_by_name
-_USUAL = [_INFO[name] for name in ("tick_id", "timestamp", "state")]
-#: The tick of an action that never came.
-_NO_ACTION_TICK = -2
 
 
 def _in_shared(sample: SharedSample) -> _Found:
@@ -80,32 +74,6 @@ def _in_shared(sample: SharedSample) -> _Found:
     places = observations.actors_map
     saved = observations.checkpoint
     return _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads, saved)
-
-
-def _in_message(sample: DatalogSample) -> _Found:
-    if not sample.HasField("info") or not sample.HasField("observations"):
-        return _NONE
-    if sample.messages or sample.unavailable_actors or sample.default_actors or sample.held_actors:
-        return _NONE
-    tick_id = timestamp = state = 0
-    for field, value in sample.info.ListFields():  # it has no other one
-        if field is _USUAL[0]:
-            tick_id = value
-        elif field is _USUAL[1]:
-            timestamp = value
-        elif field is _USUAL[2]:
-            state = value
-        else:
-            return _NONE
-    observations = sample.observations
-    payloads = observations.observations[:]
-    count = len(payloads)
-    for action in sample.actions[:]:
-        if action.tick_id == _NO_ACTION_TICK:
-            return _NONE
-        payloads.append(action.content)
-    saved = observations.checkpoint if observations.HasField("checkpoint") else None
-    return _found(tick_id, timestamp, state, sample.rewards[:], count, observations.actors_map[:], payloads, saved)
 
 
 def _found(
@@ -230,10 +198,10 @@ class SharedTemplates:
         """Whether the last sample that was looked up may teach its layout."""
         return self._wanted is not None
 
-    def convert(self, sample: SharedSample | DatalogSample) -> SampleWrite | None:
+    def convert(self, sample: SharedSample) -> SampleWrite | None:
         """Convert a sample, which is only read; None: `learn` from its full conversion."""
         self._wanted = None
-        found = _in_shared(sample) if isinstance(sample, SharedSample) else _in_message(sample)
+        found = _in_shared(sample)
         if self._credit < _MAX_CREDIT:
             self._credit += 1
         template = self._of_key.get(found.key)

@@ -4,20 +4,20 @@ Most ticks of a trial differ only in their numbers and in the content of their p
 serialises them to, which takes it a microsecond: between these places, which have the same length from tick to tick,
 the bytes are the same. A `Template` is learned from a sample and from what the full conversion made of it: it knows the
 places in both. A sample whose other bytes are all the same is not read field by field, and not put together either: it
-goes to the storage as it came (`Uncut`), and that takes the columns out of all samples of a commit at once. Where the
-bytes are wanted, of trials that are followed, they are parsed to the very message that `TrialConverter.convert`
-returns, and need not be those that protobuf would choose.
+goes to the storage as it came (`Parts` of a `Cut`), and that takes the columns out of all samples of a commit at once.
+Where the bytes are wanted, of trials that are followed, they are parsed to the very message that
+`TrialConverter.convert` returns, and need not be those that protobuf would choose.
 
 It takes 3 microseconds where the full conversion takes 10.5. Samples whose payloads vary in length from tick to tick
-gain nothing, so after some misses most of them are not even looked up: `_conversion_shared` is for them.
+gain nothing, so after some misses most of them are not even looked up: `_conversion_varying` is for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trio_cogment.api.common_pb2 import Action, Reward, RewardSource
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
@@ -27,7 +27,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Uncut, joined
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, joined, payload_head
 from trio_cogment.servers.datastore._protobuf_wire import Field, Place, find_places, number_of, tag
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import SampleWrite
@@ -55,8 +55,8 @@ _ALLOWANCE = 8
 _MAX_TICK_BYTES = 8
 #: The tick of an action that never came, -2, as protobuf writes it.
 _NO_ACTION = b"\x03"
-#: For each byte of a varint, whether another one follows.
-_CONTINUES = bytes(byte >> 7 for byte in range(256))
+#: For each byte of a varint, whether another one follows; no number ends with a 0, unless others wrote it.
+_CONTINUES = bytes([2, *(byte >> 7 for byte in range(1, 256))])
 #: The places that hold varints.
 _TICKS = ("tick", "action_tick", "other_tick")
 
@@ -70,6 +70,7 @@ _SAMPLE = {
         inside={tag(SampleInfo, "tick_id"): Field("tick"), tag(SampleInfo, "timestamp"): Field("timestamp")}
     ),
     tag(DatalogSample, "observations"): Field(
+        "message",
         inside={
             tag(ObservationSet, "tick_id"): Field("other_tick"),
             tag(ObservationSet, "timestamp"): Field(),
@@ -77,6 +78,7 @@ _SAMPLE = {
         },
     ),
     tag(DatalogSample, "actions"): Field(
+        "message",
         inside={
             tag(Action, "tick_id"): Field("action_tick"),
             tag(Action, "timestamp"): Field(),
@@ -171,6 +173,8 @@ def _values(
             numbers.append(source[place.what])
         elif place.what == "payload":
             payloads.append(next(left) if place.end > place.start else _NOWHERE)
+    if next(left, None) is not None:
+        raise ValueError("some of its payloads are not stored")
     return [*numbers, *payloads], means
 
 
@@ -185,9 +189,11 @@ class Template:
     (`Cut`), and most samples are never put together.
 
     Args:
-        data: a serialised sample with `info` and without messages and user data.
+        data: a serialised sample with `info` and without messages and user data; its payloads may be taken out.
+        places: where its fields are.
         write: its full conversion.
         deliveries: who received and sent its rewards.
+        payloads: those that were taken out, as the stored sample has them.
 
     Attributes:
         bytes: the memory it takes, about.
@@ -197,12 +203,18 @@ class Template:
     """
 
     __slots__ = (
-        "_action_ticks", "_continues", "_cut", "_same", "_tick", "_timestamp", "_unpack_same", "_unpack_ticks",
-        "_write", "bytes",
+        "_action_ticks", "_continues", "_cut", "_same", "_size", "_tick", "_timestamp", "_unpack_same",
+        "_unpack_ticks", "_write", "bytes",
     )  # fmt: skip
 
-    def __init__(self, data: bytes, write: SampleWrite, deliveries: Deliveries) -> None:
-        places = list(find_places(data, _SAMPLE, 0, len(data)))
+    def __init__(
+        self,
+        data: bytes,
+        places: Sequence[Place],
+        write: SampleWrite,
+        deliveries: Deliveries,
+        payloads: Sequence[bytes] | None = None,
+    ) -> None:
         whole = joined(write.data)
         split = Layouts().split(write.tick_id, write.timestamp, whole)
         if split is None:
@@ -226,10 +238,17 @@ class Template:
         found = _Places(places)
         self._timestamp, tick = found.one("timestamp"), found.one("tick")
         self._tick = next((number for number, place in enumerate(ticks) if place.what == "tick"), -1)
-        values, means = _values(find_places(whole, _STORED, 0, len(whole)), found, deliveries)
+        stored = list(find_places(whole, _STORED, 0, len(whole)))
+        self._size = len(whole)
+        if payloads is not None:
+            if split.values[split.layout.floats :] != tuple(payloads):
+                raise ValueError("some of its payloads are not stored")
+            stored = [place for place in stored if place.what != "payload"]
+            self._size -= sum(len(payload_head(len(payload))) + len(payload) for payload in payloads)
+        values, means = _values(stored, found, deliveries)
         pieces = (*same, *split.layout.same)
         self.bytes = sum(map(len, pieces)) + _PLACE_BYTES * (len(pieces) + len(values))
-        self._cut = Cut(split.layout, len(whole), len(data), tick, self._timestamp, values, means)
+        self._cut = Cut(split.layout, len(data), tick, self._timestamp, values, means)
         if len(same) < 2:
             raise ValueError("there is nothing that differs")
         if tick.stop - tick.start > _MAX_TICK_BYTES:
@@ -241,8 +260,16 @@ class Template:
             if place.what == "action_tick" and place.end - place.start == len(_NO_ACTION)
         ]
 
-    def convert(self, data: bytes) -> SampleWrite | None:
+    def convert(
+        self, data: bytes, payloads: Sequence[bytes] = (), size: int = 0, checkpoint: bytes = b""
+    ) -> SampleWrite | None:
         """Convert a serialised sample that is as long as the one this was learned from.
+
+        Args:
+            data: the sample, without what was taken out.
+            payloads: those that were taken out.
+            size: how many bytes a stored sample has for these and for its checkpoint.
+            checkpoint: what the stored sample has of that.
 
         Returns:
             None: it has another layout.
@@ -258,8 +285,8 @@ class Template:
             return None
         tick_id = number_of(ticks[self._tick]) if self._tick >= 0 else 0
         trial_id, _, _, state, _, kind, attempt = self._write
-        uncut = _new(Uncut, (self._cut, data))
-        return _new(SampleWrite, (trial_id, tick_id, timestamp, state, uncut, kind, attempt))
+        parts = _new(Parts, (self._cut, tick_id, data, payloads, self._size + size, checkpoint))
+        return _new(SampleWrite, (trial_id, tick_id, timestamp, state, parts, kind, attempt))
 
 
 class Templates:
@@ -278,15 +305,16 @@ class Templates:
         self.credit = _MAX_CREDIT
         self.wanted = False
 
-    def convert(self, sample: DatalogSample) -> SampleWrite | None:
-        """Convert a sample, which is only read; None: there is no template for it, or it was not looked up."""
+    def convert(
+        self, data: bytes, payloads: Sequence[bytes] = (), size: int = 0, checkpoint: bytes = b""
+    ) -> SampleWrite | None:
+        """Convert a serialised sample as `Template.convert` does; None: none fits, or it was not looked up."""
         self.wanted = False
         if self._pause:
             self._pause -= 1
             return None
-        data = sample.SerializeToString()
         for template in self._of_length.get(len(data), ()):
-            write = template.convert(data)
+            write = template.convert(data, payloads, size, checkpoint)
             if write is not None:
                 if self.credit < _MAX_CREDIT:
                     self.credit += 1
@@ -309,20 +337,39 @@ class Templates:
             write: its full conversion.
             deliveries: who received and sent its rewards.
         """
-        self.credit -= _LEARN
         data = sample.SerializeToString()
+        self.learn_from(lambda: Template(data, places_of(data), write, deliveries), (data,), write)
+
+    def learn_from(self, make: Callable[[], Template], sample: Sequence[Any], write: SampleWrite) -> None:
+        """Add a template, if it makes of its sample what the full conversion has made of that.
+
+        Args:
+            make: returns the template. It raises ValueError, LookupError or StopIteration if there can be none.
+            sample: it, as arguments of `convert`.
+            write: its full conversion.
+        """
+        self.credit -= _LEARN
         try:
-            template = Template(data, write, deliveries)
+            template = make()
         except (ValueError, LookupError, StopIteration):
             return  # it has something that is not usual
-        converted = template.convert(data)
+        converted = template.convert(*sample)
         if converted is None or converted._replace(data=joined(converted.data)) != write:
             return
         if self._bytes + template.bytes > _MAX_TEMPLATES_BYTES:
             self._of_length.clear()
             self._bytes = 0
-        alike = self._of_length.setdefault(len(data), [])
+        alike = self._of_length.setdefault(len(sample[0]), [])
         alike.insert(0, template)
         self._bytes += template.bytes
         if len(alike) > _MAX_OF_A_LENGTH:
             self._bytes -= alike.pop().bytes
+
+
+def places_of(data: bytes) -> list[Place]:
+    """Return where the fields of a serialised sample are; "message" begins one that has payloads.
+
+    Raises:
+        ValueError: it has something that no usual sample has.
+    """
+    return list(find_places(data, _SAMPLE, 0, len(data)))

@@ -129,6 +129,12 @@ class IntakeStream:
             return False  # `write` says so, in its turn
         return write is not None and self.writes.put_nowait(write)
 
+    def write_encoded_nowait(self, data: bytes) -> bool:
+        """Take a serialized sample, which may be any bytes, as `write_nowait` does, if it is like an earlier one."""
+        write = self._converter.write_encoded(data)
+        # Where it is not taken it is converted again: nothing that follows depends on how often.
+        return write is not None and self.writes.put_nowait(write)
+
     def write_shared_nowait(self, sample: SharedSample) -> bool:
         """Take a shared sample, as `write_nowait` does."""
         if not self.writes.has_room:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
+
+from trio_cogment.base.shared_message import varint
 
 #: What follows a tag: a varint, 8 bytes, a length and this many bytes, 4 bytes.
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
@@ -44,6 +47,22 @@ def tag(message: type[Message], name: str) -> int:
     """Return the tag of a field, which is one byte for fields 1 to 15."""
     field = message.DESCRIPTOR.fields_by_name[name]
     return field.number << 3 | _WIRE_TYPES.get(field.type, VARINT)
+
+
+def only_field(data: bytes, tag: bytes) -> bytes | None:
+    """Return the content of the only field of a message, if that has this tag and a length; None: it is otherwise."""
+    head = _only_head(tag, len(data))
+    return data[len(head) :] if head and data.startswith(head) else None
+
+
+@lru_cache(4096)
+def _only_head(tag: bytes, size: int) -> bytes:
+    """Return what a message of this size begins with that has one field only; empty: there is no such message."""
+    for digits in range(1, 6):
+        head = tag + varint(max(0, size - len(tag) - digits))
+        if len(head) == len(tag) + digits:
+            return head if size >= len(head) else b""
+    return b""
 
 
 class Field(NamedTuple):

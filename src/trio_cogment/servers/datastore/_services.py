@@ -6,6 +6,7 @@ from typing import TypeAlias
 from urllib.parse import unquote
 
 import trio
+from google.protobuf.message import DecodeError
 from purerpc import Service
 
 from trio_cogment.access import Quotas
@@ -18,7 +19,13 @@ from trio_cogment.api.datalog_pb2 import (
 )
 from trio_cogment.base.about import About
 from trio_cogment.base.endpoints import parse_server_endpoint
-from trio_cogment.base.errors import AlreadyExistsError, InvalidArgumentError, PermissionDeniedError
+from trio_cogment.base.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    RpcError,
+    StatusCode,
+)
 from trio_cogment.base.services import (
     ATTEMPTS,
     LOG_EXPORTER,
@@ -31,10 +38,12 @@ from trio_cogment.base.services import (
     USER_ID,
     ServiceKind,
 )
+from trio_cogment.base.shared_message import field_tag
 from trio_cogment.rpc import IN_PROCESS, ServerCall, bind
 from trio_cogment.servers.datastore._attempts_service import AttemptsService, check_counts
 from trio_cogment.servers.datastore._datastore import Datastore
 from trio_cogment.servers.datastore._intake import Intake, IntakeStream
+from trio_cogment.servers.datastore._protobuf_wire import only_field
 from trio_cogment.servers.datastore._trial_service import TrialService
 from trio_cogment.servers.datastore._write_rules import MAX_NUMBER
 from trio_cogment.servers.datastore.storage import ELSEWHERE, TrialEnd, TrialStore
@@ -42,7 +51,8 @@ from trio_cogment.servers.datastore.storage import ELSEWHERE, TrialEnd, TrialSto
 # The services to which data logs send samples: `DatalogSP`, and `LogExporterSP`, the name in the documentation.
 
 _Message: TypeAlias = RunTrialDatalogInput | LogExporterSampleRequest
-_REPLY = RunTrialDatalogOutput()
+#: So many replies are sent together: others get their turn in between.
+_REPLIES_AT_ONCE = 64
 
 
 class DatalogService(About):
@@ -66,11 +76,11 @@ class DatalogService(About):
             else:
                 intake = self._intake.owned_by(*whose, ELSEWHERE + where).counted(attempt)
             async with intake.open(trial_id, user_id, first.trial_params) as stream:
-                await call.send(_confirmed(intake) if intake.attempt else _REPLY)
+                await call.send(_confirmed(intake) if intake.attempt else RunTrialDatalogOutput())
                 confirming = _Confirming(call, stream)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(confirming.run)
-                    await _take_samples(call, stream)
+                    await _Taking(call, stream, RunTrialDatalogInput).run()
                     nursery.cancel_scope.cancel()
         finally:
             # The client counts the replies before an error to find its place. (If it has left, this is cancelled.)
@@ -91,7 +101,7 @@ class LogExporterService(About):
         intake = self._intake.owned_by(*_owner(call, trial_id), _orchestrator(call))
         await _check_uncounted(call, self._store, trial_id)
         async with intake.open(trial_id, user_id, first.trial_params) as stream:
-            await _take_samples(call, stream)
+            await _Taking(call, stream, LogExporterSampleRequest).run()
         return LogExporterSampleReply()
 
 
@@ -110,9 +120,79 @@ class _Confirming:
 
     async def send_rest(self) -> None:
         """Send a reply for each durable sample that has none yet."""
-        while self._sent < self._stream.writes.durable:
-            await self._call.send(_REPLY)
-            self._sent += 1
+        while count := min(self._stream.writes.durable - self._sent, _REPLIES_AT_ONCE):
+            await self._call.send_together([RunTrialDatalogOutput() for _ in range(count)])
+            self._sent += count
+
+
+class _Taking:
+    """Takes the samples of a call: at once where they are like earlier ones, else in the call's task, one by one.
+
+    Most are not parsed: of a sample that is like an earlier one the bytes are all that is needed.
+    """
+
+    def __init__(self, call: ServerCall, stream: IntakeStream, kind: type[_Message]) -> None:
+        self._call = call
+        self._stream = stream
+        self._kind = kind
+        self._tag = field_tag(kind, "sample")
+        #: What the task takes; the call is paused meanwhile.
+        self._message: bytes | _Message | None = None
+        self._ended = False
+        self._error: RpcError | None = None
+        self._told = trio.lowlevel.ParkingLot()
+
+    async def run(self) -> None:
+        """Return when all samples were taken, and are durable.
+
+        Raises:
+            InvalidArgumentError: a message is not what a data log sends.
+            CogmentError: a sample could not be stored.
+            RpcError: the call has ended otherwise.
+        """
+        self._call.accept_encoded()
+        self._call.set_consumer(self)
+        while True:
+            if self._message is not None:
+                message, self._message = self._message, None
+                await self._take(message)
+                self._call.resume()
+            elif not self._ended:
+                await self._told.park()
+            elif self._error is not None:
+                raise self._error
+            else:
+                break
+        await self._stream.complete()
+
+    async def _take(self, given: bytes | _Message) -> None:
+        try:
+            message = self._kind.FromString(given) if isinstance(given, bytes) else given
+        except DecodeError:
+            text = f"{self._call.method.path}: undecodable message"
+            raise RpcError(StatusCode.INTERNAL, text) from None
+        if message.WhichOneof("msg") != "sample":
+            await self._stream.flush()
+            raise InvalidArgumentError("msg: expected a sample in every message but the first")
+        await self._stream.write(message.sample)
+
+    def on_message(self, message: bytes | _Message) -> None:
+        """See `Consumer.on_message`."""
+        if not self._takes_at_once(message):
+            self._message = message
+            self._call.pause()
+            self._told.unpark()
+
+    def _takes_at_once(self, message: bytes | _Message) -> bool:
+        if not isinstance(message, bytes):
+            return message.WhichOneof("msg") == "sample" and self._stream.write_nowait(message.sample)
+        found = only_field(message, self._tag)
+        return found is not None and self._stream.write_encoded_nowait(found)
+
+    def on_end(self, error: RpcError | None) -> None:
+        """See `Consumer.on_end`."""
+        self._ended, self._error = True, error
+        self._told.unpark()
 
 
 async def _opening(call: ServerCall) -> tuple[str, str, _Message]:
@@ -199,15 +279,6 @@ async def _check_uncounted(call: ServerCall, store: TrialStore, trial_id: str) -
     trial = await store.trial(trial_id)
     if trial is not None and trial.attempt and trial.end is TrialEnd.OPEN:
         raise AlreadyExistsError(f"trial {trial_id!r}: its id is taken by a trial that is under way")
-
-
-async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:
-    async for message in call:
-        if message.WhichOneof("msg") != "sample":
-            await stream.flush()
-            raise InvalidArgumentError("msg: expected a sample in every message but the first")
-        await stream.write(message.sample)
-    await stream.complete()
 
 
 def datastore_services(datastore: Datastore) -> list[Service]:

@@ -50,7 +50,7 @@ from trio_cogment.servers.datastore._chunk_layouts import (
     Layouts,
     Parts,
     SampleData,
-    Uncut,
+    all_parts,
     joined,
     payload_head,
     sizes_of,
@@ -216,11 +216,15 @@ class _Column:
         self.size = len(data) if size is None else size
 
     @classmethod
-    def of(cls, values: Sequence[bytes]) -> _Column:
-        lengths = set(map(len, values))
-        if len(lengths) == 1:
-            return cls(lengths.pop(), _NO_LENGTHS, b"".join(values))
-        return cls(-1, array("I", map(len, values)), b"".join(values))
+    def of(cls, values: bytes | Sequence[bytes], count: int) -> _Column:
+        """Return a column of some values, which may be one after the other already."""
+        if isinstance(values, bytes):
+            return cls(len(values) // count, _NO_LENGTHS, values)
+        lengths = array("I", map(len, values))
+        data = b"".join(values)
+        if lengths.count(lengths[0]) == count:
+            return cls(lengths[0], _NO_LENGTHS, data)
+        return cls(-1, lengths, data)
 
     @classmethod
     def joined(cls, columns: Sequence[_Column], counts: Sequence[int]) -> _Column:
@@ -373,7 +377,7 @@ class _Body:
                 column.write(group.count, parts)
         if checkpoints:
             parts += _SIZE.pack(len(checkpoints)), _little(array("I", checkpoints)).tobytes()
-            _Column.of([*checkpoints.values()]).write(len(checkpoints), parts)
+            _Column.of([*checkpoints.values()], len(checkpoints)).write(len(checkpoints), parts)
         return b"".join(parts)
 
 
@@ -545,7 +549,8 @@ class _Gathered:
 
     def _gather(self) -> None:
         if self._alone:
-            self._pieces.append((len(self._alone), list(map(_Column.of, zip(*self._alone, strict=True)))))
+            count = len(self._alone)
+            self._pieces.append((count, [_Column.of(column, count) for column in zip(*self._alone, strict=True)]))
             self._alone = []
 
     def group(self) -> _Group:
@@ -566,37 +571,34 @@ class _Builder:
         self._found: list[_Gathered] = []
         #: Samples whose columns are made together with those of the same layout that come later, by its number: the
         #: samples between them may be of others.
-        self._waiting: dict[int, tuple[Cut | Layout, list[Any]]] = {}
+        self._waiting: dict[int, tuple[Cut | Layout, list[Parts]]] = {}
         self.which = bytearray()
         self.checkpoints: dict[int, bytes] = {}
 
     def add(self, samples: NewSamples) -> None:
         _, ticks, timestamps, data = samples
-        # A `Cut`, or a layout, is what comes first in all but bytes.
-        alikes = list(map(_first_of, data)) if set(map(type, data)) <= _KNOWN else list(map(_alike_of, data))
+        forms = list(map(_form_of, data)) if all_parts(data) else [_form_in(each) for each in data]
         start = 0
-        for alike, group in _runs_of(alikes):
+        for form, group in _runs_of(forms):
             end = start + group
-            layout = alike.layout if isinstance(alike, Cut) else alike
-            if alike is None or layout is None or not self._has_room(layout):
+            if form is None or not self._has_room(form.layout):
                 for number in range(start, end):
                     self._add_one(ticks[number], timestamps[number], data[number])
             else:
-                self._add_alike(alike, self._number(layout), data[start:end])
+                self._add_alike(form, self._number(form.layout), data[start:end])
             start = end
         for number in list(self._waiting):
             self._gather(number)
 
-    def _add_alike(self, alike: Cut | Layout, number: int, data: Sequence[Any]) -> None:
-        if isinstance(alike, Layout):
-            self._keep_checkpoints(data)
+    def _add_alike(self, form: Cut | Layout, number: int, data: Sequence[Any]) -> None:
+        self._keep_checkpoints(data)
         self.which += bytes((number,)) * len(data)
         waiting = self._waiting.get(number)
-        if waiting is not None and waiting[0] is alike:
+        if waiting is not None and waiting[0] is form:
             waiting[1].extend(data)
         else:
             self._gather(number)
-            self._waiting[number] = alike, list(data)
+            self._waiting[number] = form, list(data)
 
     def _keep_checkpoints(self, data: Sequence[Parts]) -> None:
         checkpoints = list(map(_checkpoint_of, data))
@@ -606,15 +608,9 @@ class _Builder:
 
     def _gather(self, number: int) -> None:
         """Make columns of the samples that wait for more of their layout, before others of it are added."""
-        alike, parts = self._waiting.pop(number, (None, []))
-        if alike is None:
-            return
-        if isinstance(alike, Cut):
-            values = alike.columns(list(map(_came_of, parts)))
-            columns = [_Column(len(value) // len(parts), _NO_LENGTHS, value) for value in values]
-        else:
-            columns = list(map(_Column.of, _columns_of(alike, parts)))
-        self._found[number].add(len(parts), columns)
+        form, parts = self._waiting.pop(number, (None, []))
+        if form is not None:
+            self._found[number].add(len(parts), [_Column.of(column, len(parts)) for column in form.columns(parts)])
 
     def _has_room(self, layout: Layout) -> bool:
         return layout.key in self._numbers or len(self._found) < _MAX_LAYOUTS
@@ -643,32 +639,21 @@ class _Builder:
         return [found.group() for found in self._found]
 
 
-_first_of, _came_of = itemgetter(0), itemgetter(1)
-_middle_of, _payloads_of, _checkpoint_of = map(attrgetter, ("middle", "payloads", "checkpoint"))
-_KNOWN = {Uncut, Parts}
+_form_of, _checkpoint_of = itemgetter(0), itemgetter(5)
 
 
-def _columns_of(layout: Layout, parts: Sequence[Parts]) -> list[Sequence[bytes]]:
-    columns: list[Sequence[bytes]] = []
-    if layout.floats:
-        columns += zip(*layout.numbers.iter_unpack(b"".join(map(_middle_of, parts))), strict=True)
-    if layout.payloads:
-        columns += zip(*map(_payloads_of, parts), strict=True)
-    return columns
-
-
-def _runs_of(alikes: Sequence[Cut | Layout | None]) -> Iterator[tuple[Cut | Layout | None, int]]:
+def _runs_of(forms: Sequence[Cut | Layout | None]) -> Iterator[tuple[Cut | Layout | None, int]]:
     """Yield what is the same several times in a row, and how often."""
-    if alikes.count(alikes[0]) == len(alikes):
-        yield alikes[0], len(alikes)
+    if forms.count(forms[0]) == len(forms):
+        yield forms[0], len(forms)
         return
-    for alike, group in groupby(alikes):
-        yield alike, len(list(group))
+    for form, group in groupby(forms):
+        yield form, len(list(group))
 
 
-def _alike_of(data: SampleData) -> Cut | Layout | None:
+def _form_in(data: SampleData) -> Cut | Layout | None:
     """Return what samples have in common whose parts can be taken together."""
-    return None if isinstance(data, bytes) else data[0]
+    return data.form if isinstance(data, Parts) else None
 
 
 _make_sample = partial(tuple.__new__, ChunkSample)
