@@ -11,14 +11,16 @@ from functools import partial
 import pytest
 import trio
 
+from tests.servers.datastore.harness import params_with
 from tests.stores import s3
 from tests.stores.postgresql_server import PostgresqlServer, postgresql_server
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
+from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import UnavailableError
 from trio_cogment.servers.datastore import Datastore, TrialStore, _postgresql_presence, open_store
 from trio_cogment.servers.datastore._postgresql import PostgresqlStore
-from trio_cogment.servers.datastore.storage import TrialEnd
+from trio_cogment.servers.datastore.storage import ELSEWHERE, RELEASED, TrialEnd
 from trio_cogment.testing.conformance.trial_store import get, late, late_rewards, new_trial, read, sample
 
 pytestmark = [pytest.mark.stores, pytest.mark.postgresql]
@@ -175,6 +177,43 @@ async def test_a_trial_whose_data_log_came_to_another_goes_on(database: str) -> 
         with trio.fail_after(20):
             assert await wait_for_end(store, "killed-1") == TrialEnd.ABNORMAL
         assert (await get(store, "killed-0")).end == TrialEnd.OPEN
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_trials_of_orchestrators_elsewhere_outlive_their_datastore(database: str) -> None:
+    """Another one tells their own orchestrator of them at once, and any other one when their lease is over."""
+    own, other = "grpc://own:9000", "grpc://other:9000"
+    config = DatastoreConfig(abandoned_after_seconds=4)
+    async with open_store(database) as store, Datastore(store, config=config) as datastore:
+
+        async def told(endpoint: str) -> float:
+            while not await datastore.left_open(endpoint, elsewhere=True):  # noqa: ASYNC110  another process does it
+                await trio.sleep(0.02)
+            return trio.current_time()
+
+        async with open_store(database) as gone:
+            await gone.apply([new_trial("t", endpoint=ELSEWHERE + own, attempt=1), new_trial("here", attempt=1)])
+        with trio.fail_after(40):
+            begun = await told(own)
+            assert (await get(store, "t")).endpoint == ELSEWHERE + own
+            assert await told(other) >= begun + 3
+        trial = await get(store, "t")
+        assert (trial.end, trial.endpoint, trial.attempt) == (TrialEnd.OPEN, RELEASED, 1)
+        async with open_store(database) as third:  # that one is told, too
+            assert await third.open_logged() == ["t"]
+        assert (await get(store, "here")).end is TrialEnd.ABNORMAL
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_trial_that_another_datastore_has_by_now_is_not_released(database: str) -> None:
+    config = DatastoreConfig(abandoned_after_seconds=0.5)
+    async with open_store(database) as store, open_store(database) as other, Datastore(store, config=config) as before:
+        async with before.sink(endpoint=ELSEWHERE + "grpc://own:9000").counted(0).open("t", "me", params_with("ann")):
+            pass
+        await other.apply([new_trial("t", endpoint=ELSEWHERE + "grpc://own:9000", attempt=1)])
+        await trio.sleep(2)
+        trial = await get(store, "t")
+        assert (trial.end, trial.endpoint) == (TrialEnd.OPEN, ELSEWHERE + "grpc://own:9000")
 
 
 async def test_after_a_restart_nobody_who_lives_counts_as_gone(

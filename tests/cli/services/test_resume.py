@@ -29,8 +29,9 @@ from trio_cogment.sdk import (
 from trio_cogment.servers.datastore import open_store
 
 LAST_TICK = 60
-#: Slow enough that none is over when the server is killed.
 _TICK_SECONDS = 0.03
+#: With it a trial waits for all others, so that none is over when the server is killed.
+_TICK_OF_ALL = 10
 #: After the start of the next process all trials go on within this time: a promise, which the long test holds it to.
 _BACK_SECONDS = 10.0
 
@@ -51,6 +52,8 @@ class Party:
         self.restarted = math.inf
         self.back: dict[str, float] = {}
         self._waiting = trio.Event()
+        #: On a busy machine the first trials would be over before the last one has begun.
+        self._all_there = trio.Event()
 
     async def environment(self, session: EnvironmentSession) -> None:
         taken = session.take_up()
@@ -60,6 +63,8 @@ class Party:
         async for event in session.all_events():
             if event.actions is not None:
                 total += int(event.actions[0].payload)
+                if session.tick_id == _TICK_OF_ALL:
+                    await self._all_there.wait()
                 await trio.sleep(_TICK_SECONDS)
                 finish = session.end if session.tick_id + 1 == LAST_TICK else session.produce_observations
                 await finish([("*", b"%d" % total)])
@@ -81,6 +86,7 @@ class Party:
         while sum(len(seen) >= ticks for seen in self.seen.values()) < trials:
             self._waiting = trio.Event()
             await self._waiting.wait()
+        self._all_there.set()
 
     @property
     def longest_gap(self) -> float:

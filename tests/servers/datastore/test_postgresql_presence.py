@@ -16,6 +16,7 @@ from trio_cogment.servers.datastore._postgresql_presence import (
     GONE_SECONDS,
     PAUSE_SECONDS,
     POLL_SECONDS,
+    Gone,
     Presence,
     PresenceSession,
 )
@@ -55,10 +56,10 @@ class FakeSession(PresenceSession):
     def writers(self) -> tuple[float, dict[int, bool]]:
         return self.up_seconds, dict(self.there)
 
-    def end_of(self, writer: int, *, releases: bool = False) -> list[str] | None:
+    def end_of(self, writer: int, *, releases: bool = False, adopts: bool = False) -> Gone | None:
         self.ended[writer] = trio.current_time()
         del self.there[writer]
-        return [f"trial of {writer}"]
+        return Gone([f"trial of {writer}"], [f"adopted of {writer}"] if adopts else [])
 
     def close(self) -> None:
         for one in self._sockets:
@@ -94,6 +95,19 @@ async def test_a_writer_that_dies_counts_as_gone(seconds_of_life: float, autojum
         assert died + GONE_SECONDS <= session.ended[8]
         assert ended == ["trial of 8"]
         assert session.there == {OWN: True}
+
+
+async def test_who_takes_its_trials_is_told_of_them(autojump_clock: MockClock) -> None:
+    session = FakeSession()
+    ended: list[str] = []
+    adopted: list[str] = []
+    async with watched_by(session, ended) as presence:
+        presence.adopts = adopted.extend
+        session.there[8] = True
+        await trio.sleep(3)
+        session.there[8] = False
+        await trio.sleep(LATEST)
+        assert (ended, adopted) == (["trial of 8"], ["adopted of 8"])
 
 
 async def test_a_writer_that_was_gone_before_is_left_to_the_leases(autojump_clock: MockClock) -> None:

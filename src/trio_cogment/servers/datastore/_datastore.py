@@ -60,6 +60,8 @@ class Datastore:
         self.owners = Owners(store)
         self.retention = Retention(store, self.config.keep_trials)
         self._leases = Leases(store, self.writer, self.owners, self.config)
+        if (adopts := getattr(store, "adopts", None)) is not None:
+            adopts(self._leases.adopt)
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)
 

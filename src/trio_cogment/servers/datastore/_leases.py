@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 from trio_util import AsyncValue
@@ -76,6 +76,12 @@ class Leases:
         if trial_id not in self._streams:
             self._set_deadline(trial_id, self._config.abandoned_after_seconds)
 
+    def adopt(self, trial_ids: Iterable[str]) -> None:
+        """Take trials of another datastore, which is gone: their data logs have time to come back, wherever that is."""
+        for trial_id in trial_ids:
+            self.taken_over(trial_id)
+        self.changes.value += 1
+
     def writing(self, trial_id: str, writes: WriteStream) -> None:
         """Take note of what the stream of a trial writes to: once some of it is durable, there is room again."""
         self._writes[trial_id] = writes
@@ -145,6 +151,9 @@ class Leases:
         """Keep a trial for any orchestrator elsewhere that goes on with trials; False: nobody does, or has in time."""
         if trial.samples_count and why_not(trial.params):
             return False
+        if trial.trial_id not in await self._store.open_logged():
+            self._kept.pop(trial.trial_id, None)
+            return True  # another datastore has it by now
         now = trio.current_time()
         until = self._kept.setdefault(trial.trial_id, now + self._config.resumable_seconds)
         if until <= now:

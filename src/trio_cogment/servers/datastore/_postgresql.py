@@ -89,6 +89,10 @@ class PostgresqlStore:
         """Say whether trials of processes that are gone are handed over, for this one goes on with trials, or ended."""
         self.presence.releases = releases
 
+    def adopts(self, adopted: Callable[[Collection[str]], None]) -> None:
+        """Say who is told of trials that are this process's from now on, as the one that had them is gone."""
+        self.presence.adopts = adopted
+
     def figures(self) -> Mapping[str, int]:
         """Return what this has counted, for metrics: batches, retries, reconnections, and connections there are."""
         return {

@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -25,7 +25,7 @@ from trio_cogment.base.postgresql import check_server, connect, database_errors,
 from trio_cogment.servers.datastore._postgresql_statements import LOCK_WRITER, from_text, key_of, prepare
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._watching import Watches
-from trio_cogment.servers.datastore.storage import RELEASED
+from trio_cogment.servers.datastore.storage import ELSEWHERE, RELEASED
 
 if TYPE_CHECKING:
     from random import Random
@@ -54,7 +54,13 @@ SELECT number, coalesce(long_id, trial_id) FROM trials WHERE writer = %s AND end
 ORDER BY trial_id FOR UPDATE
 """
 _RELEASE = b"""
-UPDATE trials SET endpoint = %s, writer = 0, changes = changes + 1 WHERE number = ANY(%s::bigint[]) AND attempt > 0
+UPDATE trials SET endpoint = %s, writer = 0, changes = changes + 1
+WHERE number = ANY(%s::bigint[]) AND writer = %s AND attempt > 0
+"""
+#: Their orchestrators are other processes, which may be alive: these have a lease, which another datastore keeps.
+_ADOPT = b"""
+UPDATE trials SET writer = %s, changes = changes + 1
+WHERE number = ANY(%s::bigint[]) AND attempt > 0 AND starts_with(endpoint, %s) RETURNING coalesce(long_id, trial_id)
 """
 _LIVING = b"""
 SELECT number, number IN (
@@ -89,6 +95,18 @@ def payloads_of(writer: int, trial_ids: Iterable[str], *, trials: bool) -> list[
     if len(payloads) > _MOST_PAYLOADS or any(len(payload) > _PAYLOAD_BYTES for payload in payloads):
         return [head + _EVERYTHING]
     return payloads
+
+
+class Gone(NamedTuple):
+    """What was done about a writer that is gone.
+
+    Attributes:
+        trials: the open ones that it had.
+        adopted: those of them that this writer has now.
+    """
+
+    trials: list[str]
+    adopted: list[str]
 
 
 class PresenceSession:
@@ -204,12 +222,13 @@ class PresenceSession:
             assert row is not None
             return row[0], dict(connection.execute(_LIVING, (LOCK_WRITER,)).fetchall())
 
-    def end_of(self, writer: int, *, releases: bool = False) -> list[str] | None:
-        """Count a writer as gone, and end its trials; return their ids. None: it is there after all.
+    def end_of(self, writer: int, *, releases: bool = False, adopts: bool = False) -> Gone | None:
+        """Count a writer as gone, and end its trials; None: it is there after all.
 
         Args:
             writer: its number.
             releases: those whose attempts are counted are handed over, for this process goes on with trials.
+            adopts: those of orchestrators in other processes are this writer's from now on.
         """
         with database_errors(f"cannot write to {shown(self._address)}"):
             connection = self._open()
@@ -220,16 +239,20 @@ class PresenceSession:
                 # As all who write do, in this order; what the writer has under way is waited for.
                 gone = connection.execute(b"UPDATE writers SET gone = true WHERE number = %s AND NOT gone", (writer,))
                 if not gone.rowcount:
-                    return []
+                    return Gone([], [])
                 rows = connection.execute(_OPEN_TRIALS, (writer,)).fetchall()
                 numbers = [number for number, _ in rows]
+                adopted: list[str] = []
+                if adopts:
+                    found = connection.execute(_ADOPT, (self.number, numbers, ELSEWHERE)).fetchall()
+                    adopted = [from_text(trial_id) for (trial_id,) in found]
                 if releases:
-                    connection.execute(_RELEASE, (RELEASED, numbers))
+                    connection.execute(_RELEASE, (RELEASED, numbers, writer))
                 ended = b"""
                 UPDATE trials SET ending = 2, changes = changes + 1 WHERE number = ANY(%s::bigint[]) AND writer = %s
                 """
                 connection.execute(ended, (numbers, writer))
-        return [from_text(trial_id) for _, trial_id in rows]
+        return Gone([from_text(trial_id) for _, trial_id in rows], adopted)
 
 
 class Presence:
@@ -239,13 +262,14 @@ class Presence:
         session: is kept open.
         run: runs what blocks, in one thread.
         watches: are woken when others have written.
-        on_ended: called with the trials that were ended because their writer is gone.
+        on_ended: called with the trials that a writer had which is gone.
         rng: makes the pauses between attempts differ.
 
     Attributes:
         number: of this writer, while it has a session; 0: it has none now.
         reconnections: how often it was made anew.
         releases: trials of writers that are gone are not ended but handed over; see `PresenceSession.end_of`.
+        adopts: called with those of them that this writer has now; None: it takes none.
     """
 
     def __init__(
@@ -273,6 +297,7 @@ class Presence:
         self.number = 0
         self.reconnections = 0
         self.releases = False
+        self.adopts: Callable[[Collection[str]], None] | None = None
 
     async def open(self) -> None:
         """Open the session for the first time.
@@ -389,9 +414,13 @@ class Presence:
             return
         for number in [number for number, since in self._missing.items() if now - since >= GONE_SECONDS]:
             del self._missing[number]
-            ended = await self._run(partial(self._session.end_of, number, releases=self.releases))
-            if ended:
+            how = {"releases": self.releases, "adopts": self.adopts is not None}
+            gone = await self._run(partial(self._session.end_of, number, **how))
+            if gone is not None and gone.trials:
                 what = "handed over, or ended abnormally" if self.releases else "marked as ended abnormally"
-                _log.warning("another datastore is gone: its %d open trials are %s", len(ended), what)
-                self._watches.notify(ended, trials=True)
-                self._on_ended(ended)
+                text = "another datastore is gone: of its %d open trials %d are this one's, the others are %s"
+                _log.warning(text, len(gone.trials), len(gone.adopted), what)
+                if self.adopts is not None:
+                    self.adopts(gone.adopted)
+                self._watches.notify(gone.trials, trials=True)
+                self._on_ended(gone.trials)
