@@ -434,6 +434,40 @@ async def test_a_trial_whose_samples_have_no_actions_is_ended_after_a_death(fiel
     )
 
 
+class Slow(Table):
+    """The same with a second for each action."""
+
+    async def actor(self, session: ActorSession) -> None:
+        await session.start()
+        async for event in session.all_events():
+            if event.observation is not None:
+                self.ticks.append(event.observation.tick_id)
+                await trio.sleep(1)
+                await session.do_action(b"%d" % event.observation.tick_id)
+
+
+async def test_a_trial_waits_while_a_storage_that_others_share_cannot_be_reached(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """They may take the trial over meanwhile: two attempts would show people two different games."""
+    store, table = MemoryStore(1 << 30), Slow()
+    mortal = Mortal(store)
+    async with orchestrator(mortal, table) as platform:
+        await platform.controller.start_trial(PARAMS, trial_id="t")
+        await trio.sleep(4.5)
+        mortal.is_dead = True
+        await trio.sleep(5)
+        seen = list(table.ticks)
+        assert len(seen) < LAST_TICK
+        await trio.sleep(60)
+        assert table.ticks == seen
+        mortal.is_dead = False
+        with trio.fail_after(60):
+            await platform.controller.wait_trial("t")
+    assert table.ticks == list(range(LAST_TICK + 1))
+    assert (await get(store, "t")).samples_count == LAST_TICK + 1
+
+
 class NeverReady(Table):
     """The same with an environment that does nothing: it says only that it was called."""
 

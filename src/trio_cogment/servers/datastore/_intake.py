@@ -56,7 +56,10 @@ class IntakeStream:
     Attributes:
         writes: where its samples are written.
         ended: the trial has ended, and that is durable.
+        lease_seconds: see `SampleStream`.
     """
+
+    lease_seconds: float | None = None
 
     def __init__(
         self,
@@ -350,6 +353,9 @@ class Intake:
                 taking = self._writer.stream(self._max_unconfirmed, purse)
                 self._leases.writing(trial_id, taking)
                 stream = IntakeStream(trial_id, copied, next_tick, self._writer, taking, attempt)
+                if attempt and self._resumes and not getattr(self._store, "exclusive", False):
+                    # Cut off from a storage that others share, they count this process as gone before it notices.
+                    stream.lease_seconds = 0.0
                 yield stream
         except StorageFailedError as error:
             trouble = str(error)
