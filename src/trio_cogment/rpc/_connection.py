@@ -89,7 +89,7 @@ class Connection:
         web: WebRules | None = None,
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
-        keep_heap()
+        keep_heap(config.max_receive_message_bytes)
         self.peer = peer
         self.config = config
         self._memory = memory_of_run()

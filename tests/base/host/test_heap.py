@@ -10,7 +10,10 @@ import pytest
 
 PROGRAM = """
 import resource
+import sys
 from trio_cogment.base.host.heap import keep_heap
+
+block = int(sys.argv[1])
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -18,19 +21,21 @@ def faults():
 def copies():
     before = faults()
     for _ in range(20):
-        kept = [bytes(bytearray(1 << 20)) for _ in range(6)]
+        kept = [bytes(bytearray(block)) for _ in range(6 if block <= 1 << 20 else 2)]
         del kept
     return faults() - before
 
 without = copies()
-keep_heap()
+keep_heap(4 * block)
 copies()
 print(without, copies())
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have rules of their own")
-def test_blocks_of_a_megabyte_are_used_again() -> None:
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+@pytest.mark.parametrize("mebibytes", [1, 16])
+def test_blocks_of_large_messages_are_used_again(mebibytes: int) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(mebibytes << 20)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     without, with_it = map(int, ran.stdout.split())
     assert with_it < 0.1 * without

@@ -15,11 +15,18 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-#: Of which the heap keeps twice as much, once it was used. Blocks that are larger than this one go back to the system.
+#: A block of this size, of which the heap keeps twice as much once that was used. Larger blocks go back to the system.
 KEPT_BLOCK_BYTES: Final = 8 * 1024 * 1024
+#: The most that glibc follows is 32 MiB, with what a block needs beside its bytes (M_MMAP_THRESHOLD's maximum).
+MOST_KEPT_BYTES: Final = 31 * 1024 * 1024
 
 
 @cache
-def keep_heap() -> None:
-    """Let the process keep up to 16 MiB of free memory at the top of its heap, once it has used that much."""
-    bytes(KEPT_BLOCK_BYTES)
+def keep_heap(message_bytes: int = 0) -> None:
+    """Let the process keep free memory at the top of its heap, once it has used that much.
+
+    Args:
+        message_bytes: of the largest message. It is in memory about four times on its way: as pieces, whole, decoded,
+            and encoded again. So four times as much is kept, but 16 MiB at least and 62 MiB at most.
+    """
+    bytes(min(max(2 * message_bytes, KEPT_BLOCK_BYTES), MOST_KEPT_BYTES))
