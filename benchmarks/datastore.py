@@ -12,6 +12,8 @@
 * `follow_p99_ms`: how long after a sample was written a follower has it, while a trial writes at half the measured
   speed; the 99th percentile.
 
+Garbage is collected as in a server's process, which does not look through what was there at its start.
+
 Rounds alternate who goes first; each figure is the median over them, a ratio that of the rounds' own ratios. Beside
 each ratio by time is the one by the processor time of all threads, as `..._cpu_ratio`: it says more on a machine that
 has other work to do, and less of what goes on at the same time.
@@ -38,6 +40,7 @@ from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
+from trio_cogment.cli.services.garbage import settle
 from trio_cogment.rpc import Channel, InProcessChannel, RpcConfig, methods_of, open_listeners, serve
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, actor_params, trial_params
@@ -291,6 +294,7 @@ def benchmark(rounds: int, count: int, folder: Path | None) -> dict[str, float |
     def note(name: str, value: float) -> None:
         figures.setdefault(name, []).append(value)
 
+    settle()
     for number_of_round in range(rounds):
         with tempfile.TemporaryDirectory(dir=folder) as name:
             bare, ours = Path(name) / "bare.db", Path(name) / "ours.db"

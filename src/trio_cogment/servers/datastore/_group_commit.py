@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.group_commit import CommitBatch, CommitQueue, storage_failure
 from trio_cogment.base.recount import Count
-from trio_cogment.servers.datastore._chunk_layouts import joined, size_of
+from trio_cogment.servers.datastore._chunk_layouts import all_joined, size_of
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._stored_bytes import Account, Accounts, Purse
 from trio_cogment.servers.datastore.storage import (
@@ -343,15 +343,16 @@ class GroupCommit(CommitQueue[_Batch]):
                 await self._store_batch(less, counts)
 
     async def _apply(self, batch: _Batch) -> Mapping[int, str]:
-        writes = batch.writes if self._takes_parts else list(map(_joined, batch.writes))
+        writes = batch.writes if self._takes_parts else _joined(batch.writes)
         if not batch.reserved:
             return await self._store.apply(writes)
         async with self.accounts.settling(batch.reserved):
             return await self._store.apply(writes)
 
 
-def _joined(write: Write) -> Write:
-    return write._replace(data=joined(write.data)) if type(write) is SampleWrite else write
+def _joined(writes: Sequence[Write]) -> list[Write]:
+    data = iter(all_joined([write.data for write in writes if type(write) is SampleWrite]))
+    return [write._replace(data=next(data)) if type(write) is SampleWrite else write for write in writes]
 
 
 def _drop_failed(batch: _Batch) -> Counter[WriteStream]:

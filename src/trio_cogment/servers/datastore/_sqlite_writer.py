@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
 from trio_cogment.base.sqlite_file import PAGE_BYTES, WritingConnection
-from trio_cogment.servers.datastore._chunk_layouts import SampleData, joined, sizes_of
+from trio_cogment.servers.datastore._chunk_layouts import SampleData, all_joined, joined, sizes_of
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._recent_samples import ChangeSet, TrialChanges
 from trio_cogment.servers.datastore._sqlite_chunks import (
@@ -133,6 +134,8 @@ def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
             connection.execute(statement, parameters(values[done : done + size]))
             done += size
 
+
+_make_sample = partial(tuple.__new__, StoredSample)
 
 #: Trials whose state is cached between batches; that of others is read again.
 _MAX_KNOWN = 4096
@@ -740,9 +743,8 @@ class _Transaction:
         for known, added in self._following:
             chunks += self._encode(added, known)
             if known.head.number in watched_trials:
-                data = map(joined, added.data)
-                some = map(StoredSample, added.positions, added.ticks, data)
-                watched_trials[known.head.number].samples += some
+                some = zip(added.positions, added.ticks, all_joined(added.data), strict=True)
+                watched_trials[known.head.number].samples += map(_make_sample, some)
         insert_chunks(self._connection, chunks)
         self._following.clear()
 
