@@ -20,7 +20,7 @@ from trio_cogment.base.errors import DataLossError
 from trio_cogment.base.taking_up import checkpoint_of
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import chunks
-from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, joined
+from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, all_joined, joined
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore.chunks import (
     PLAIN,
@@ -383,3 +383,11 @@ def test_samples_with_a_checkpoint_look_like_the_others() -> None:
         assert opened.with_checkpoints == list(range(19, 100, 10))
         assert [len(run.ticks) for run in opened.runs()] == [100]
         assert len(opened.columns().groups) == 1
+
+
+def test_samples_of_all_kinds_are_put_together_in_their_order() -> None:
+    some = [taken(_logged(60)), taken(_logged(60, varying=True)), [(1, 1, 1, b"%d" % n) for n in range(60)]]
+    data = [sample[3] for together in zip(*some, strict=True) for sample in together]
+    assert sum(isinstance(each, Parts) for each in data) > 50
+    assert all_joined(data) == list(map(joined, data))
+    assert all_joined([]) == []

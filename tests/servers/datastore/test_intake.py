@@ -223,3 +223,24 @@ async def test_before_a_log_is_told_of_its_quota_all_that_came_before_is_durable
                 await fill()
             assert stream.unconfirmed == 0
             assert (await get(store, "t")).samples_count == len(taken) > 0
+
+
+async def test_who_need_not_wait_gives_others_their_turns() -> None:
+    """Else nothing would be committed, or read, before a stream has written as much as it may."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with Datastore(MemoryStore(1 << 30)) as datastore, trio.open_nursery() as nursery:
+        async with datastore.sink().open("t", "", PARAMS) as stream:
+            nursery.start_soon(count)
+            samples = whole(640)
+            for sample in samples:
+                await stream.write(sample)
+            assert turns >= 5
+            await stream.complete()
+        nursery.cancel_scope.cancel()
