@@ -225,3 +225,28 @@ def test_a_driver_that_is_abandoned_in_a_forked_process_stays_open(
     driver.call(trio.sleep, 0)
     driver.close()
     assert pump.users == 1
+
+
+def test_sleeps_until_what_it_waits_for_is_there(pump: pumps.Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = []
+    turn = pump.turn
+    monkeypatch.setattr(pump, "turn", lambda *given: (turns.append(given), turn(*given)))
+    pump.call(trio.to_thread.run_sync, threading.Event().wait, 0.1)
+    pump.call(trio.sleep, 0.1)
+    assert len(turns) < 40
+    turns.clear()
+    pump.call(trio.sleep, 0)
+    assert turns
+
+
+def test_control_c_ends_its_sleep(pump: pumps.Pump) -> None:
+    main = threading.get_ident()
+
+    async def wait() -> None:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(signal.pthread_kill, main, signal.SIGINT)
+        await trio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        pump.call(wait)
+    pump.call(trio.sleep, 0)  # it goes on

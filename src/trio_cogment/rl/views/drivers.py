@@ -97,6 +97,7 @@ class PumpDriver(Generic[V]):
         self._failure: Exception | None = None
         self.let_run = pump.turn
         self.exposed = pump.exposed
+        self.notify = pump.stay_awake
         pump.nursery.start_soon(self._hold, name="platform of a view")
         try:
             pump.wait(lambda: self._open or self._over)
@@ -115,11 +116,13 @@ class PumpDriver(Generic[V]):
             with self._scope:
                 async with self._opened as self._value:
                     self._open = True
+                    self.notify()
                     await self._closing.wait()
         except Exception as error:  # noqa: BLE001  whoever opens or closes it gets the exception
             self._failure = error
         finally:
             self._open, self._over = False, True
+            self.notify()
             if self._abandoned and not self._closed:
                 # Its pump cannot end from within a task. It does with the next view that is closed, or at the end.
                 self._closed = True
@@ -158,9 +161,6 @@ class PumpDriver(Generic[V]):
             pump.raise_interrupt()
         if self._over:
             self._check()
-
-    def notify(self) -> None:
-        """See `Driver.notify`."""
 
     def abandon(self) -> None:
         """See `Driver.abandon`."""

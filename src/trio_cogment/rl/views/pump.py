@@ -5,6 +5,9 @@ needed to call into Trio from there: Trio runs as a guest (Trio's reference, "Us
 is `Pump.call`, which runs what Trio has scheduled until the result is there. Between two calls nothing runs, and the
 pump's clock stands still: no timeout of a trial elapses while somebody computes gradients.
 
+What a call waits for is mostly there after a few turns. If it is not, for a disk or a peer has to answer, the thread
+sleeps until that comes, and costs nothing meanwhile.
+
 Trio can run once in a thread, so all views of a thread share its pump, which ends with the last of them.
 
 Control-C: the main thread gets it at once in its own code and in that of environments (see `exposed`). Within the code
@@ -19,9 +22,9 @@ import signal
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
@@ -36,9 +39,9 @@ from trio_cogment.sdk.bridges.guest import GuestRun
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: After this many turns without anything to run, a waiting call sleeps between turns instead of computing.
-_IDLE_TURNS = 50
-_IDLE_SLEEP_SECONDS = 0.0005
+#: After this many turns a waiting call sleeps when nothing can run. Until then it is spared the thread in which a guest
+#: waits, which costs about as much as these turns.
+_BUSY_TURNS = 8
 #: How long the end of the interpreter, or of the last user, waits for the tasks that it has cancelled.
 _CLOSE_SECONDS = 30.0
 
@@ -94,17 +97,19 @@ class Pump(GuestRun):
         super().__init__()
         self.forked = False
         self._thread = threading.get_ident()
-        self._callbacks: deque[Callable[[], object]] = deque()
+        self._callbacks: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._clock = _Clock()
         self.users = 0
         self._turning = False
+        self._may_sleep = False
+        self._asleep = trio.lowlevel.ParkingLot()
         self.protected = False
         self.interrupted = False
         self._ended: Outcome[None] | None = None
         self._catches_interrupts = _catch_interrupts()
         _running.add(self)
         _made.add(self)
-        self._start_run(self._callbacks.append, clock=self._clock)
+        self._start_run(self._callbacks.put, clock=self._clock)
         while not hasattr(self, "nursery"):
             self.turn()
 
@@ -114,10 +119,12 @@ class Pump(GuestRun):
             await trio.sleep_forever()
 
     async def _idle(self) -> None:
-        # While a task can run, a guest does not start a thread to wait for the network in, and there is always a
-        # callback for `turn`: also while tasks that were cancelled wait for the threads of theirs.
+        # While a task can run, a guest does not start a thread to wait in, and there is always a callback for `turn`.
         while True:
-            await trio.lowlevel.checkpoint()
+            if self._may_sleep:
+                await self._asleep.park()
+            else:
+                await trio.lowlevel.checkpoint()
 
     def _done(self, ended: Outcome[None]) -> None:
         self._ended = ended
@@ -138,6 +145,10 @@ class Pump(GuestRun):
         """Whether it was not made before this process was forked."""
         return not self.forked
 
+    def wake(self) -> None:
+        """Have `wait` look at `interrupted`, should it sleep."""
+        self._callbacks.put(_nothing)
+
     def check_here(self) -> None:
         """See that the caller is where the pump is.
 
@@ -154,8 +165,11 @@ class Pump(GuestRun):
             )
         raise closed("view")
 
-    def turn(self) -> None:
-        """Let everything run that can, once. Nothing waits, and no time passes for Trio.
+    def turn(self, seconds: float | None = None) -> None:
+        """Let everything run that can, once. Nothing waits, and no time passes for Trio, but for `wait`.
+
+        Args:
+            seconds: how long it may sleep where it does.
 
         Raises:
             FailedPreconditionError: Trio is in the middle of a turn, from which this was called.
@@ -168,7 +182,7 @@ class Pump(GuestRun):
         before, self.protected = self.protected, True
         self._turning = True
         try:
-            self._callbacks.popleft()()
+            self._callbacks.get(timeout=seconds)()
         finally:
             self._turning = False
             self.protected = before
@@ -180,7 +194,7 @@ class Pump(GuestRun):
             KeyboardInterrupt: Control-C came meanwhile; `ready` may never say so then.
             FailedPreconditionError: the pump has ended.
         """
-        idle = 0
+        turns = 0
         self._clock.resume()
         try:
             while not ready():
@@ -188,18 +202,19 @@ class Pump(GuestRun):
                     break
                 if self._ended is not None:
                     self.check_here()
+                turns += 1
+                self._may_sleep = turns > _BUSY_TURNS
                 self.turn()
-                idle = self._rest(idle + 1) if idle >= _IDLE_TURNS else idle + 1
         finally:
             self._clock.pause()
+            self.stay_awake()
         self.raise_interrupt()
 
-    def _rest(self, idle: int) -> int:
-        """Sleep a moment if no task can run but the one that always can; return the turns without anything to run."""
-        if self._ended is None and trio.lowlevel.current_statistics().tasks_runnable > 1:
-            return 0
-        time.sleep(_IDLE_SLEEP_SECONDS)
-        return idle
+    def stay_awake(self) -> None:
+        """Do not sleep: what somebody waits for has come. Called in Trio, this spares it the thread of its sleep."""
+        if self._may_sleep:
+            self._may_sleep = False
+            self._asleep.unpark_all()
 
     def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an asynchronous function to its end; return its result or raise its exception.
@@ -209,7 +224,7 @@ class Pump(GuestRun):
             FailedPreconditionError: the pump has ended.
         """
         self.check_here()
-        call = Call(function, args, kwargs, noun="view")
+        call = Call(function, args, kwargs, on_end=self.stay_awake, noun="view")
         call.start_in(self.nursery)
         try:
             self.wait(call.is_over)
@@ -259,10 +274,10 @@ class Pump(GuestRun):
         if self._ended is None:
             self._scope.cancel()
             self._clock.resume()
-            idle, deadline = 0, time.perf_counter() + _CLOSE_SECONDS
-            while self._ended is None and time.perf_counter() < deadline:
-                self.turn()
-                idle = self._rest(idle + 1) if idle >= _IDLE_TURNS else idle + 1
+            self._may_sleep, deadline = True, time.perf_counter() + _CLOSE_SECONDS
+            with suppress(Empty):
+                while self._ended is None:
+                    self.turn(max(0.0, deadline - time.perf_counter()))
         if self._catches_interrupts and signal.getsignal(signal.SIGINT) is _on_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         self._catches_interrupts = False
@@ -290,6 +305,10 @@ def acquire() -> Pump | None:
     return found
 
 
+def _nothing() -> None:
+    pass
+
+
 def _catch_interrupts() -> bool:
     """Handle Control-C if nobody else does: only the main thread may, and a program's own handler stays."""
     if threading.current_thread() is not threading.main_thread():
@@ -306,6 +325,7 @@ def _on_interrupt(_number: int, _frame: FrameType | None) -> None:
         # Whoever presses the keys twice does not want to wait any longer.
         raise KeyboardInterrupt
     pump.interrupted = True
+    pump.wake()
 
 
 def _after_fork() -> None:
