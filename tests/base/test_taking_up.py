@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 from trio_cogment.api.common_pb2 import ActorParams, Checkpoint, TakenUp, TrialParams
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
 from trio_cogment.base.errors import DataLossError, NotFoundError
-from trio_cogment.base.taking_up import PastReader, branch_of, checkpoint_of, is_whole
+from trio_cogment.base.taking_up import PastReader, branch_of, is_whole, saved_checkpoint
 
 PARAMS = TrialParams(actors=[ActorParams(name="a"), ActorParams(name="b")])
 
@@ -24,6 +26,10 @@ def sample(
     found = StoredTrialSample(tick_id=tick_id, actor_samples=actors, payloads=payloads, checkpoint=saved)
     found.unavailable_actors.extend([1] if unavailable else [])
     return found
+
+
+def checkpoint_of(tick_id: int, content: bytes) -> Checkpoint:
+    return Checkpoint.FromString(saved_checkpoint(tick_id, content))
 
 
 def past(tick_id: int | None, *samples: StoredTrialSample) -> TakenUp:
@@ -72,6 +78,7 @@ def test_a_checkpoint_that_is_not_whole_is_none(broken: Checkpoint) -> None:
 
 def test_whole_is_what_was_saved() -> None:
     assert is_whole(checkpoint_of(3, b""))
+    assert is_whole(checkpoint_of(0, b""))
     assert is_whole(checkpoint_of(3, b"x" * 1000))
     assert not is_whole(Checkpoint(content=b"x", size=1))
 
@@ -110,3 +117,11 @@ def test_properties_tell_of_which_trial_one_is_a_branch() -> None:
     assert branch_of({"branch.trial": "t", "branch.tick": "12"}) == ("t", 12)
     for others in ({}, {"branch.trial": "t"}, {"branch.trial": "t", "branch.tick": "-1"}, {"branch.tick": "3"}):
         assert branch_of(others) is None
+
+
+@pytest.mark.parametrize("tick_id", [0, 1, 200, 1 << 40])
+@pytest.mark.parametrize("size", [1, 127, 128, 70_000])
+def test_a_checkpoint_is_written_as_its_message_is(tick_id: int, size: int) -> None:
+    content = b"s" * size
+    message = Checkpoint(tick_id=tick_id, content=content, size=size, crc32=zlib.crc32(content))
+    assert saved_checkpoint(tick_id, content) == message.SerializeToString()

@@ -12,7 +12,6 @@ from trio_cogment.api.common_pb2 import (
     Action,
     ActorRunTrialInput,
     ActorRunTrialOutput,
-    Checkpoint,
     CommunicationState,
     Observation,
     Reward,
@@ -336,7 +335,7 @@ class SharedObservationSet(_TickMessage):
         actors_map: see above.
         told: rewards for the trial's sample alone: the observations tell their receivers. They have no encoding, so
             they go only where objects pass (`Call.passes_objects`).
-        checkpoint: what the environment has saved of itself with them, if it has.
+        checkpoint: what the environment has saved of itself with them, if it has: a serialized `Checkpoint`.
     """
 
     __slots__ = ("actors_map", "checkpoint", "observations", "timestamp", "told")
@@ -349,7 +348,7 @@ class SharedObservationSet(_TickMessage):
         self.observations = observations
         self.actors_map = actors_map
         self.told: Sequence[SharedReward] = ()
-        self.checkpoint: Checkpoint | None = None
+        self.checkpoint: bytes | None = None
 
     @property
     def observation_set(self) -> SharedObservationSet:
@@ -360,7 +359,7 @@ class SharedObservationSet(_TickMessage):
     def size(self) -> int:
         """About its size, for which it need not be encoded."""
         size = sum(map(len, self.observations)) + _ENTRY_BYTES * len(self.actors_map)
-        return size if self.checkpoint is None else size + len(self.checkpoint.content)
+        return size if self.checkpoint is None else size + len(self.checkpoint)
 
     def fill(self, observation_set: ObservationSet) -> None:
         """Write it into a message."""
@@ -369,7 +368,7 @@ class SharedObservationSet(_TickMessage):
         observation_set.observations.extend(map(bytes, self.observations))
         observation_set.actors_map.extend(self.actors_map)
         if self.checkpoint is not None:
-            observation_set.checkpoint.CopyFrom(self.checkpoint)
+            observation_set.checkpoint.ParseFromString(self.checkpoint)
 
     def whole(self) -> Message:
         """See `SharedMessage.whole`."""

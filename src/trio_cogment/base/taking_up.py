@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from trio_cogment.api.common_pb2 import Checkpoint, PastTick, TakenUp, TrialParams
@@ -73,9 +74,26 @@ def why_not(params: TrialParams) -> str:
     return f"its samples have no {', no '.join(lacks)} (datalog.exclude_fields)" if lacks else ""
 
 
-def checkpoint_of(tick_id: int, content: bytes) -> Checkpoint:
-    """Return what an environment has saved with the observations of a tick."""
-    return Checkpoint(tick_id=tick_id, content=content, size=len(content), crc32=zlib.crc32(content))
+def saved_checkpoint(tick_id: int, content: bytes) -> bytes:
+    """Return the serialized `Checkpoint` of what an environment has saved with the observations of a tick."""
+    # Not by way of a message, which would copy the content twice more: it is saved within a tick.
+    before, behind = _around(len(content))
+    return b"".join((_tick(tick_id), before, content, behind, zlib.crc32(content).to_bytes(4, "little")))
+
+
+_CRC32: Final[bytes] = Checkpoint(crc32=1).SerializeToString()[:-4]
+
+
+@lru_cache(1024)
+def _tick(tick_id: int) -> bytes:
+    return bytes(Checkpoint(tick_id=tick_id).SerializeToString())
+
+
+@lru_cache(64)
+def _around(size: int) -> tuple[bytes, bytes]:
+    """Return what is between the tick and the content of a checkpoint, and between that and the checksum."""
+    whole: bytes = Checkpoint(content=bytes(size)).SerializeToString()
+    return whole[: len(whole) - size], Checkpoint(size=size).SerializeToString() + _CRC32
 
 
 def is_whole(checkpoint: Checkpoint) -> bool:

@@ -11,7 +11,7 @@ import trio
 from google.protobuf.message import DecodeError
 from typing_extensions import TypeVar, override
 
-from trio_cogment.api.common_pb2 import Checkpoint, CheckpointInterval, TakenUp
+from trio_cogment.api.common_pb2 import CheckpointInterval, TakenUp
 from trio_cogment.api.environment_pb2 import (
     ActionSet,
     EnvInitialInput,
@@ -29,7 +29,7 @@ from trio_cogment.base.shared_message import (
     SharedObservationSet,
     SharedReward,
 )
-from trio_cogment.base.taking_up import checkpoint_of
+from trio_cogment.base.taking_up import saved_checkpoint
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._inline import InlineEvents
@@ -109,7 +109,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         self._due_tick, self._saved_at = self.first_tick + self._interval[0], math.nan
         # An implementation may run in another thread, where Trio tells no time.
         self._clock = trio.lowlevel.current_clock()
-        self._checkpoint: Checkpoint | None = None
+        self._checkpoint: bytes | None = None
         self._told_rewards: dict[Reward, Sequence[SharedReward]] = {}
 
     @property
@@ -195,7 +195,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             content: all that it needs to go on from these observations; it may be loaded on another machine.
         """
         tick_id = self.first_tick if self.tick_id < 0 else self.tick_id + 1
-        self._checkpoint = checkpoint_of(tick_id, content)
+        self._checkpoint = saved_checkpoint(tick_id, content)
         self._due_tick, self._saved_at = tick_id + self._interval[0], self._clock.current_time()
 
     async def produce_observations(

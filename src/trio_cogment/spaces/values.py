@@ -7,6 +7,7 @@ checked, and given the types that Gymnasium has.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -227,40 +228,33 @@ def _add_fields(parts: list[bytes], values: dict[str, Any], depth: int) -> int:
     for key, value in values.items():
         if type(key) is not str:
             raise _UnusualError
-        place = len(parts)
-        parts.append(b"")
-        within = _add_value(parts, value, depth + 1)
-        head = parts[place] = _field_head(key, within)
-        size += len(head) + within
+        kind = type(value)
+        if kind is dict:
+            place = len(parts)
+            parts.append(b"")
+            within = _add_fields(parts, value, depth + 1)
+            head = parts[place] = _head(key, "dict", within)
+            size += len(head) + within
+            continue
+        content = b""
+        if kind is np.ndarray:
+            head, content = _array_head(key, value.dtype, value.shape), value.tobytes()
+        elif kind is bytes:
+            head, content = _head(key, "data", len(value)), value
+        elif kind is bool:
+            head = _boolean(key, value)
+        elif kind is int and _INTEGERS[0] <= value <= _INTEGERS[1]:
+            head = _integer(key, value)
+        elif kind is str:
+            content = value.encode()
+            head = _head(key, "text", len(content))
+        elif kind is float:
+            head, content = _real_head(key), _DOUBLE.pack(value)
+        else:
+            raise _UnusualError
+        parts += head, content
+        size += len(head) + len(content)
     return size
-
-
-def _add_value(parts: list[bytes], value: Any, depth: int) -> int:
-    kind = type(value)
-    if kind is dict:
-        place = len(parts)
-        parts.append(b"")
-        size = _add_fields(parts, value, depth)
-        head = parts[place] = _head("dict", size)
-        return len(head) + size
-    if kind is np.ndarray:
-        content: bytes = value.tobytes()
-        head = _array_head(value.dtype.str, value.shape, len(content))
-    elif kind is bytes:
-        head, content = _head("data", len(value)), value
-    elif kind is str:
-        content = value.encode()
-        head = _head("text", len(content))
-    elif kind is bool:
-        head, content = b"", _TRUE if value else _FALSE
-    elif kind is int and _INTEGERS[0] <= value <= _INTEGERS[1]:
-        head, content = b"", _integer(value)
-    elif kind is float:
-        head, content = _REAL, _DOUBLE.pack(value)
-    else:
-        raise _UnusualError
-    parts += head, content
-    return len(head) + len(content)
 
 
 _DOUBLE = struct.Struct("<d")
@@ -274,14 +268,6 @@ _TAGS = {
     "data": pb.Value(data=b"").SerializeToString()[:-1],
     "text": pb.Value(text="").SerializeToString()[:-1],
 }
-_TRUE, _FALSE = (pb.Value(boolean=value).SerializeToString() for value in (True, False))
-_REAL = pb.Value(real=0.0).SerializeToString()[: -_DOUBLE.size]
-
-
-@lru_cache(1024)
-def _integer(value: int) -> bytes:
-    found: bytes = pb.Value(integer=value).SerializeToString()
-    return found
 
 
 @lru_cache(1024)
@@ -291,23 +277,41 @@ def _length(size: int) -> bytes:
     return bytes(found[len(tag) : len(found) - size])
 
 
-@lru_cache(1024)
-def _field_head(key: str, size: int) -> bytes:
-    """Return what comes before a value of a dict."""
-    head = pb.Value.Fields.Field(key=key).SerializeToString() + _VALUE + _length(size)
-    return _FIELD + _length(len(head) + size) + head
+# What comes before the content of a value of a dict; of a value that is short, all of it. Mostly a dict is one of many
+# with the same keys and sizes.
+
+
+def _field(key: str, head: bytes, size: int) -> bytes:
+    """Return what comes before the rest of a value, which has this size, with the value's first bytes."""
+    within = len(head) + size
+    named = pb.Value.Fields.Field(key=key).SerializeToString() + _VALUE + _length(within)
+    return _FIELD + _length(len(named) + within) + named + head
 
 
 @lru_cache(1024)
-def _head(name: str, size: int) -> bytes:
-    return _TAGS[name] + _length(size)
+def _head(key: str, name: str, size: int) -> bytes:
+    return _field(key, _TAGS[name] + _length(size), size)
 
 
 @lru_cache(1024)
-def _array_head(code: str, shape: tuple[int, ...], size: int) -> bytes:
-    """Return what comes before the elements of an array."""
-    number = DTYPE_NUMBERS.get(code)
+def _integer(key: str, value: int) -> bytes:
+    return _field(key, pb.Value(integer=value).SerializeToString(), 0)
+
+
+@lru_cache(1024)
+def _boolean(key: str, value: bool) -> bytes:
+    return _field(key, pb.Value(boolean=value).SerializeToString(), 0)
+
+
+@lru_cache(1024)
+def _real_head(key: str) -> bytes:
+    return _field(key, pb.Value(real=0.0).SerializeToString()[: -_DOUBLE.size], _DOUBLE.size)
+
+
+@lru_cache(1024)
+def _array_head(key: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    number, size = DTYPE_NUMBERS.get(dtype.str), dtype.itemsize * math.prod(shape)
     if number is None or not size:
         raise _UnusualError
     head = pb.Array(dtype=number, shape=shape).SerializeToString() + _RAW_DATA + _length(size)
-    return _head("array", len(head) + size) + head
+    return _field(key, _TAGS["array"] + _length(len(head) + size) + head, size)

@@ -17,7 +17,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
 from trio_cogment.base.errors import DataLossError
-from trio_cogment.base.taking_up import checkpoint_of
+from trio_cogment.base.taking_up import saved_checkpoint
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.servers.datastore import chunks
 from trio_cogment.servers.datastore._chunk_layouts import Cut, Layouts, Parts, all_joined, joined
@@ -368,7 +368,7 @@ def test_samples_with_a_checkpoint_look_like_the_others() -> None:
         sample.observations.actors_map.append(0)
         sample.actions.add(tick_id=tick, content=b"a" * (tick % 5))
         if tick % 10 == 9 and tick > 9:  # no layout is known at first
-            sample.observations.checkpoint.CopyFrom(checkpoint_of(tick, bytes(100)))
+            sample.observations.checkpoint.ParseFromString(saved_checkpoint(tick, bytes(100)))
         write = converter.write_by_template(sample) or converter.write(sample)
         handed.append((tick + 1, write.tick_id, write.timestamp, write.data))
     assert sum(isinstance(data, Parts) and bool(data.checkpoint) for *_, data in handed) >= 9

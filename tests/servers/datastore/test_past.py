@@ -13,7 +13,7 @@ from trio_cogment.api.common_pb2 import Reward, RewardSource, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.base.errors import CogmentError
-from trio_cogment.base.taking_up import Past, checkpoint_of
+from trio_cogment.base.taking_up import Past, saved_checkpoint
 from trio_cogment.servers.datastore import open_store
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore._past import read_past
@@ -28,7 +28,7 @@ def logged(tick: int, *, saved: bool, **changes: Any) -> DatalogSample:
         tick_id=tick, timestamp=1000 + tick, observations=[b"o%d" % tick, b"p" * (tick % 3)], actors_map=[0, 1]
     )
     if saved:
-        observations.checkpoint.CopyFrom(checkpoint_of(tick, b"state %d" % tick))
+        observations.checkpoint.ParseFromString(saved_checkpoint(tick, b"state %d" % tick))
     sample = DatalogSample(
         info=SampleInfo(tick_id=tick, timestamp=1000 + tick, state=TrialState.RUNNING), observations=observations
     )

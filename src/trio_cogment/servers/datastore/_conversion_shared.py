@@ -15,7 +15,6 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from trio_cogment.api.common_pb2 import Checkpoint
 from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.servers.datastore._chunk_layouts import (
     Layouts,
@@ -49,7 +48,7 @@ class _Found(NamedTuple):
         timestamp: of the sample.
         numbers: value and confidence of each source of a reward, one after the other.
         payloads: as they are stored: observations, then actions.
-        checkpoint: what the environment has saved of itself.
+        checkpoint: what the environment has saved of itself, serialized.
     """
 
     key: Hashable
@@ -57,7 +56,7 @@ class _Found(NamedTuple):
     timestamp: int
     numbers: list[float]
     payloads: list[bytes]
-    checkpoint: Checkpoint | None = None
+    checkpoint: bytes | None = None
 
 
 _NONE = _Found(None, 0, 0, [], [])
@@ -84,7 +83,7 @@ def _found(
     observations: int,
     places: Iterable[int],
     payloads: list[bytes],
-    checkpoint: Checkpoint | None,
+    checkpoint: bytes | None,
 ) -> _Found:
     numbers: list[float] = []
     signature: list[Hashable] = []
@@ -179,7 +178,7 @@ class _Template:
             size += length + len(payload_head(length))
         checkpoint = b""
         if saved is not None:
-            checkpoint = checkpoint_field(saved.SerializeToString())
+            checkpoint = checkpoint_field(saved)
             size += len(checkpoint)
         write, parts = self._write, _make_parts((layout, tick_id, middle, payloads, size, checkpoint))
         return _make_write((write[0], tick_id, timestamp, write[3], parts, write[5], write[6]))
