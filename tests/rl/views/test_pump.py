@@ -228,9 +228,14 @@ def test_a_driver_that_is_abandoned_in_a_forked_process_stays_open(
 
 
 def test_sleeps_until_what_it_waits_for_is_there(pump: pumps.Pump, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = []
+    turns: list[float | None] = []
     turn = pump.turn
-    monkeypatch.setattr(pump, "turn", lambda *given: (turns.append(given), turn(*given)))
+
+    def counted(seconds: float | None = None) -> None:
+        turns.append(seconds)
+        turn(seconds)
+
+    monkeypatch.setattr(pump, "turn", counted)
     pump.call(trio.to_thread.run_sync, threading.Event().wait, 0.1)
     pump.call(trio.sleep, 0.1)
     assert len(turns) < 40
