@@ -241,3 +241,21 @@ def test_observations_in_one_array_are_stored_as_they_were(tmp_path: Path) -> No
     view.step(1)
     assert first.tolist() == expected[0], "what is kept stays as it was"
     view.close()
+
+
+def test_an_environment_is_played_through_a_wrapper() -> None:
+    class Counts(gymnasium.Wrapper[Any, Any, Any, Any]):
+        steps = 0
+
+        def step(self, action: Any) -> Any:
+            self.steps += 1
+            return self.env.step(action)
+
+    environment = GymnasiumEnvironment(gymnasium.make("CartPole-v1"))
+    spec, wrapper = environment.gymnasium_spec, Counts(environment.env)
+    environment.play_through(wrapper)
+    environment.reset(1, None)
+    environment.step({"player_0": 0})
+    environment.make_step(0)
+    assert (wrapper.steps, environment.env, environment.gymnasium_spec) == (2, wrapper, spec)
+    environment.close()

@@ -19,9 +19,8 @@ def spec_text(env: Any) -> str:
     if spec is None:
         return ""
     try:
-        plain = copy.deepcopy(spec)
-        for name in _NOT_ITS_OWN:
-            plain.kwargs.pop(name, None)
+        plain = copy.copy(spec)
+        plain.kwargs = {name: value for name, value in spec.kwargs.items() if name not in _NOT_ITS_OWN}
         # Wrappers of this package change nothing that an environment says.
         others = (one for one in plain.additional_wrappers if not one.entry_point.startswith("trio_cogment."))
         plain.additional_wrappers = tuple(others)

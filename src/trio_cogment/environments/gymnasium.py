@@ -39,7 +39,7 @@ class GymnasiumEnvironment:
         Raises:
             InvalidEnvironmentError: one of its spaces has no counterpart.
         """
-        self.env = env
+        self.play_through(env)
         spec = getattr(env, "spec", None)
         self.name = name or getattr(spec, "id", None) or type(env.unwrapped).__name__
         self.gymnasium_spec = spec_text(env)
@@ -52,11 +52,15 @@ class GymnasiumEnvironment:
         self.over = True
         self._check = check_of(self.observation_spaces[SINGLE_AGENT])
         self._mask_of = mask_finder(self.action_spaces[SINGLE_AGENT])
+        self._renders = env.render_mode in RETURNING_MODES
+        self._seed_game = _own_seeding(env)
+
+    def play_through(self, env: Any) -> None:
+        """Play the environment through a wrapper around it, which changes nothing of what it is and returns."""
+        self.env = env
         self._step = env.step
         #: Makes a step whose result no view asks for later, and returns what the environment returned; see `told`.
         self.make_step: Callable[[Any], Any] = getattr(env, "unremembered_step", env.step)
-        self._renders = env.render_mode in RETURNING_MODES
-        self._seed_game = _own_seeding(env)
 
     def _space(self, space: Any, field: str) -> Space:
         try:

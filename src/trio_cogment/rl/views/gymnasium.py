@@ -284,7 +284,7 @@ def find_environment(
         arguments = {**arguments, "render_mode": render_mode}
     made = (make_to_watch if watching(seats or {}) else make_environment)(target, **arguments)
     if isinstance(made, GymnasiumEnvironment):
-        return GymnasiumEnvironment(TypeMemory(made.env), name=made.name)
+        made.play_through(TypeMemory(made.env))
     return made
 
 
