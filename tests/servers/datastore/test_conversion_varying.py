@@ -18,7 +18,7 @@ from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.shared_message import SharedSample
-from trio_cogment.base.taking_up import checkpoint_of
+from trio_cogment.base.taking_up import saved_checkpoint
 from trio_cogment.servers.datastore._chunk_layouts import joined
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore._conversion_varying import VaryingTemplates
@@ -83,7 +83,7 @@ def test_lengths_do_not_matter(length: int) -> None:
 def test_a_checkpoint_goes_along() -> None:
     converter = learned(sample(70, 5, 6, 7, 8))
     made = sample(70, 1, 200, 3, 4)
-    made.observations.checkpoint.CopyFrom(checkpoint_of(70, bytes(300)))
+    made.observations.checkpoint.ParseFromString(saved_checkpoint(70, bytes(300)))
     write = converter.varying.convert(made.SerializeToString())
     assert write is not None
     assert joined(write.data) == joined(converted(made).data)
