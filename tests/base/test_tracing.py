@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import httpx
@@ -119,6 +120,26 @@ async def test_every_nth_tick_is_a_span(receiver: Receiver) -> None:
     assert len(ids) == 8
     assert {later - earlier for earlier, later in itertools.pairwise(ids)} == {5}
     assert ids[0] == int(receiver.one("trial").trace_id, 16) % 5
+
+
+async def test_inputs_of_a_tick_that_is_no_span_go_straight_to_the_machine(receiver: Receiver) -> None:
+    straight: dict[int, bool] = {}
+
+    def note(message: Any) -> None:
+        if message.HasField("observation") and message.state == NORMAL:
+            (trial,) = table.orchestrator.trials
+            straight[message.observation.tick_id] = trial._handle == trial.machine.handle
+
+    actor = Script(actor_that_acts(cast(Any, SimpleNamespace(append=note)))).actor()
+    async with (
+        open_tracing(config(receiver, tick_ratio=0.2)),
+        bench(actor, Script(environment_of(10)).environment()) as table,
+    ):
+        await table.controller.start_trial(params=params_of("ann"), trial_id="t1")
+        await wait_ended(table.orchestrator, "t1")
+    traced = {span.attributes["trio_cogment.tick.id"] for span in receiver.named("tick")}
+    assert len(traced) == 2
+    assert {tick for tick, is_straight in straight.items() if not is_straight} == traced
 
 
 async def test_a_span_that_is_over_is_sent_though_nothing_follows(receiver: Receiver) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from purerpc import Service
@@ -26,7 +26,8 @@ def traced_services(services: Iterable[Service], tracing: Tracing) -> list[Servi
     """Return services whose calls are spans of their callers' traces."""
 
     async def span_of_call(call: ServerCall, handler: Handler) -> None:
-        await serve_traced(tracing, handler, call)
+        with served(tracing, call):
+            await handler(call)
 
     return [
         service if service.name.startswith(_UNTRACED) else intercept_services([service], span_of_call)[0]
@@ -34,10 +35,14 @@ def traced_services(services: Iterable[Service], tracing: Tracing) -> list[Servi
     ]
 
 
-async def serve_traced(tracing: Tracing, handler: Handler, call: ServerCall, *, local: bool = False) -> None:
-    """Run a handler in a span; `local`: its caller is of this process, and the span is part of the caller's, if any."""
+@contextmanager
+def served(tracing: Tracing, call: ServerCall, *, local: bool = False) -> Iterator[None]:
+    """Have a block that runs a call's handler be a span; `local`: of the caller's, who is of this process, if any.
+
+    No coroutine around the handler's: each would be resumed with every message of the call.
+    """
     if local and not spans.current_span().is_recording():
-        await handler(call)
+        yield
         return
     attributes = {**spans.RPC, "rpc.method": call.method.path[1:], **_of_trial(call.metadata)}
     if local:
@@ -48,7 +53,7 @@ async def serve_traced(tracing: Tracing, handler: Handler, call: ServerCall, *, 
     code, text = StatusCode.OK, ""
     try:
         with spans.current(span):
-            await handler(call)
+            yield
     except BaseException as error:
         code, text = _status(error)
         raise
@@ -64,11 +69,6 @@ def _status(error: BaseException) -> tuple[StatusCode, str]:
 
 def _of_trial(metadata: Metadata) -> dict[str, Any]:
     return {spans.TRIAL_ID: trial_id} if isinstance(trial_id := metadata.first(TRIAL_ID), str) else {}
-
-
-def traced_handler(tracing: Tracing, handler: Handler) -> Handler:
-    """Return a handler that serves calls of this process in spans."""
-    return partial(serve_traced, tracing, handler, local=True)
 
 
 class TracedClientCall(Http2ClientCall):

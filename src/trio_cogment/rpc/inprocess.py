@@ -298,11 +298,7 @@ class InProcessChannel(CallOpener):
         elif self._nursery is None:
             error = RpcError(StatusCode.UNAVAILABLE, f"{path}: the channel is closed")
         else:
-            if self._tracing is not None:
-                from trio_cogment.rpc._tracing import traced_handler
-
-                handler = traced_handler(self._tracing, handler)
-            self._nursery.start_soon(_run_handler, handler, exchange, self._room, name=path)
+            self._nursery.start_soon(_run_handler, handler, exchange, self._room, self._tracing, name=path)
             return
         self._room.release()
         exchange.finish(error)
@@ -328,12 +324,19 @@ async def _end_at(exchange: Exchange, deadline: float, scope: trio.CancelScope) 
             exchange.cancel(RpcError(StatusCode.DEADLINE_EXCEEDED, f"{exchange.method.path}: no answer in time"))
 
 
-async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphore) -> None:
+async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphore, tracing: Tracing | None) -> None:
     stopping = True
     outcome: RpcError | None = None
     try:
         with exchange.scope as scope:
-            await handler(InProcessServerCall(exchange))
+            call = InProcessServerCall(exchange)
+            if tracing is None:
+                await handler(call)
+            else:
+                from trio_cogment.rpc._tracing import served
+
+                with served(tracing, call, local=True):
+                    await handler(call)
         if scope.cancelled_caught:
             late = trio.current_time() >= scope.deadline
             code = StatusCode.DEADLINE_EXCEEDED if late else StatusCode.CANCELLED

@@ -330,7 +330,8 @@ def logged(tracing: Tracing) -> Iterator[None]:
 def exporting(config: TracingConfig, service: str, attributes: Mapping[str, str]) -> tuple[Tracing, Callable[[], None]]:
     """Return what makes spans that are sent by OTLP, and what sends the last ones, which blocks."""
     # Variables of the environment come first, as in every program with OpenTelemetry.
-    resource = Resource.create({"service.name": service, **attributes}).merge(OTELResourceDetector().detect())
+    whole = Resource.create({"service.name": service, **attributes}).merge(OTELResourceDetector().detect())
+    resource = _Resource(whole.attributes, whole.schema_url)
     provider = SdkProvider(
         sampler=ParentBased(TraceIdRatioBased(config.sample_ratio)), resource=resource, shutdown_on_exit=False
     )
@@ -353,6 +354,17 @@ def exporting(config: TracingConfig, service: str, attributes: Mapping[str, str]
 
     tracing = Tracing(provider, config, figures, processor.on_end)
     return tracing, provider.shutdown
+
+
+class _Resource(Resource):
+    """A resource that knows its hash: the exporter asks for it for each span, and it is that of a JSON document."""
+
+    def __init__(self, attributes: Any, schema_url: str | None = None) -> None:
+        super().__init__(attributes, schema_url)
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class _CountingProcessor(BatchSpanProcessor):

@@ -1,7 +1,7 @@
 """The trace of a trial: a span for the trial, for each participant, and for the ticks that are sampled.
 
 A tick's span is made when it is sent, and the actions of its actors are events of it: a span for each would cost
-more than the tick. A tick that is no span costs its trial one comparison for each input.
+more than the tick. A tick that is no span costs its trial a comparison where it begins and one where it ends.
 """
 
 from __future__ import annotations
@@ -113,27 +113,29 @@ class TrialTrace:
 
     # Ticks
 
-    def handled(self, event: Event, next_tick: int) -> int:
-        """Learn of an event that the machine has handled, and return the number of the next tick that is a span.
+    def begin_tick(self) -> bool:
+        """Begin the span of the tick that is under way; False: none is, it waits for nobody's action."""
+        machine = self._machine
+        if machine.answered:
+            return False
+        self._began_ns = machine.wall_ns
+        self._tick_id = machine.tick_id
+        self._awaited = set(machine.awaited)
+        return True
 
-        Args:
-            event: handled while the tick of that number, or a later one, is under way.
-            next_tick: what was returned last.
+    def handled(self, event: Event) -> int | None:
+        """Learn of an event that the machine has handled while the tick was under way.
+
+        Returns:
+            The next tick that is a span, if the event has ended this one.
         """
         machine = self._machine
-        if not self._began_ns:
-            if type(event) is not Received or event.participant != ENVIRONMENT or machine.answered:
-                return next_tick
-            self._began_ns = machine.wall_ns
-            self._tick_id = machine.tick_id
-            self._awaited = set(machine.awaited)
-            return next_tick
         if machine.tick_id == self._tick_id:
             if type(event) is Received and event.participant in self._awaited - machine.awaited:
                 self._awaited.discard(event.participant)
                 self._actions.append((event.participant, machine.wall_ns))
             if not machine.answered:
-                return next_tick
+                return None
         self._end_tick(machine.wall_ns)
         return self._tick_id + self._interval
 

@@ -152,9 +152,10 @@ class Trial:
         self._tick_bytes: TickBytes | None = None
         self.trace = trace
         first = None if trace is None else trace.first_tick
-        #: The next tick that is a span.
+        #: The next tick that is a span; none while one is under way.
         self._traced_tick: int = _NO_TICK if first is None else first
-        self._handle = machine.handle if first is None else self._handle_traced
+        #: The machine's, but while a tick is a span: others pay for it one comparison where they begin and end.
+        self._handle: Callable[[Event, float, int], list[Effect]] = machine.handle
 
     def equip(self, streams: ParticipantStreams, datalog: Datalog | None) -> None:
         """Set who takes part, and where samples go, before the machine gets the parameters they follow from."""
@@ -193,6 +194,8 @@ class Trial:
             self._settle()
             return
         if effects:
+            if self.machine.tick_id >= self._traced_tick:
+                self._trace_tick()
             self._feeding = True
             self._perform(event, effects)
             self._settle()
@@ -223,11 +226,18 @@ class Trial:
         if machine.is_over and not self.over:
             self._end()
 
+    def _trace_tick(self) -> None:
+        """Have the tick that is under way be a span, if one is."""
+        if self.trace is not None and self.trace.begin_tick():
+            self._traced_tick = _NO_TICK
+            self._handle = self._handle_traced
+
     def _handle_traced(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
-        machine = self.machine
-        effects = machine.handle(event, now, wall_ns)
-        if machine.tick_id >= self._traced_tick and self.trace is not None:
-            self._traced_tick = self.trace.handled(event, self._traced_tick)
+        effects = self.machine.handle(event, now, wall_ns)
+        following = None if self.trace is None else self.trace.handled(event)
+        if following is not None:
+            self._traced_tick = following
+            self._handle = self.machine.handle
         return effects
 
     def _perform(self, event: Event, effects: list[Effect]) -> None:
