@@ -140,7 +140,7 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     ticks = 0 if trial.latest_observation is None else trial.tick_id + 1 - trial.first_tick
     trial.outcome = TrialOutcome(trial.trial_id, why.cause, why.participant, why.reason, ticks, trial.losses)
     # Losses are between a participant and the orchestrator: the others learn of those that end the trial.
-    end = replace(trial.outcome, losses=()).message()
+    end = (replace(trial.outcome, losses=()) if trial.losses else trial.outcome).message()
     if trial.tick_hz and ticks:
         trial.note_event(summary(trial))
         trial.note("info", summary(trial))

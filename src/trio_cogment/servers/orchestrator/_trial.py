@@ -438,10 +438,10 @@ class Trial:
     @property
     def outcome(self) -> TrialOutcome | None:
         """How it ended, and what became of its samples so far; None before it ended."""
-        outcome = self.machine.outcome
-        if outcome is None:
-            return None
-        return replace(outcome, samples_pending=self.samples_pending, samples_lost=self.samples_lost)
+        outcome, pending, lost = self.machine.outcome, self.samples_pending, self.samples_lost
+        if outcome is None or not (pending or lost):
+            return outcome
+        return replace(outcome, samples_pending=pending, samples_lost=lost)
 
     @property
     def samples_pending(self) -> bool:
