@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unittest import mock
 from urllib.parse import quote
 
 import pytest
@@ -23,8 +24,9 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import LogExporterSampleRequest, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialInfo
 from trio_cogment.base.errors import ResourceExhaustedError, RpcError, StatusCode, UnavailableError, is_storage_failure
+from trio_cogment.base.shared_message import SharedMessage
 from trio_cogment.rpc import ClientCall
-from trio_cogment.servers.datastore import Datastore
+from trio_cogment.servers.datastore import Datastore, _services
 from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore._memory import MemoryStore
 
@@ -450,3 +452,59 @@ async def test_an_id_is_the_orchestrators_that_has_it_first() -> None:
             _, error = await outcome(call)
             assert error is not None
             assert (error.code, "trial-orchestrator" in str(error)) == (StatusCode.INVALID_ARGUMENT, True)
+
+
+@pytest.mark.parametrize("payload", [b"\x12\x03\xff\xff\xff", b"\x12\x04\x0a\x02\xff", b"\xff"])
+async def test_bytes_that_are_no_message_end_the_log(payload: bytes) -> None:
+    async with open_harness(wire=True) as harness, harness.data_log("t") as call:
+        await send_log(call, [sample_of(tick) for tick in range(3)])
+        for _ in range(4):
+            await call.receive()
+        await call.send_shared(SharedMessage(RunTrialDatalogInput, payload))
+        replies, error = await outcome(call)
+        assert error is not None
+        assert (replies, error.code) == (0, StatusCode.INTERNAL)
+        assert "undecodable message" in error.message
+        assert (await info_of(harness, "t")).samples_count == 3
+
+
+@pytest.mark.parametrize("compression", ["identity", "gzip"])
+async def test_samples_of_all_kinds_come_over_the_wire_in_order(compression: str) -> None:
+    """Those that look like others, those that do not, large ones, and compressed ones."""
+    samples = whole(200)
+    for tick, sample in enumerate(samples[:-1]):
+        sample.observations.observations[:] = [b"o" * (1 + tick % 7)]
+        if tick % 20 == 10:
+            sample.messages.add(receiver_name="ann", sender_name="bob")
+        if tick % 50 == 30:
+            sample.observations.observations[:] = [b"large" * 100_000]
+    async with open_harness(wire=True) as harness:
+        metadata = (("trial-id", "t"), ("user-id", "somebody"))
+        async with harness.channel.call(DATA_LOG, metadata=metadata, compression=compression) as call:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send_log, call, samples)
+                for _ in range(201):
+                    assert await call.receive() is not None
+            await call.done_sending()
+            assert await call.receive() is None
+        stored = await harness.samples("t")
+    converter = TrialConverter("t", params_with("ann", "bob"))
+    assert [sample.tick_id for sample in stored] == list(range(200))
+    expected = [converter.convert(sample)[0] for sample in samples]
+    for found, wanted in zip(stored, expected, strict=True):
+        wanted.user_id = found.user_id
+        assert found == wanted
+
+
+def test_a_crowd_of_samples_leaves_others_their_turns() -> None:
+    """After some that the reader's task has taken, one is left to the task of the call."""
+    call, stream = mock.Mock(), mock.Mock()
+    stream.write_encoded_nowait.return_value = True
+    taking = _services._Taking(call, stream, RunTrialDatalogInput)
+    payload = RunTrialDatalogInput(sample=sample_of(0)).SerializeToString()
+    for _ in range(255):
+        taking.on_message(payload)
+    assert not call.pause.called
+    taking.on_message(payload)
+    assert call.pause.call_count == 1
+    assert stream.write_encoded_nowait.call_count == 255

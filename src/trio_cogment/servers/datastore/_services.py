@@ -51,6 +51,8 @@ from trio_cogment.servers.datastore.storage import ELSEWHERE, TrialEnd, TrialSto
 # The services to which data logs send samples: `DatalogSP`, and `LogExporterSP`, the name in the documentation.
 
 _Message: TypeAlias = RunTrialDatalogInput | LogExporterSampleRequest
+#: After so many samples that were taken at once, the call's task takes one: others get their turn before that.
+_TAKEN_AT_ONCE = 256
 #: So many replies are sent together: others get their turn in between.
 _REPLIES_AT_ONCE = 64
 
@@ -138,6 +140,7 @@ class _Taking:
         self._tag = field_tag(kind, "sample")
         #: What the task takes; the call is paused meanwhile.
         self._message: bytes | _Message | None = None
+        self._left = _TAKEN_AT_ONCE
         self._ended = False
         self._error: RpcError | None = None
         self._told = trio.lowlevel.ParkingLot()
@@ -178,7 +181,9 @@ class _Taking:
 
     def on_message(self, message: bytes | _Message) -> None:
         """See `Consumer.on_message`."""
-        if not self._takes_at_once(message):
+        self._left -= 1
+        if not self._left or not self._takes_at_once(message):
+            self._left = _TAKEN_AT_ONCE
             self._message = message
             self._call.pause()
             self._told.unpark()
