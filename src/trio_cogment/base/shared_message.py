@@ -393,9 +393,12 @@ class SharedReward(_TickMessage):
         receiver_name: see above.
         value: see above.
         sources: see above.
+        sender: whose name the sources have; None: nobody has looked at that yet. A reward that is for the record alone
+            may be given in many ticks.
+        stored: what a datastore keeps of the sources, once it has looked at them.
     """
 
-    __slots__ = ("receiver_name", "sources", "value")
+    __slots__ = ("receiver_name", "sender", "sources", "stored", "value")
 
     def __init__(
         self, kind: type[Message], tick_id: int, receiver_name: str, value: float, sources: list[RewardSource]
@@ -406,6 +409,8 @@ class SharedReward(_TickMessage):
         self.receiver_name = receiver_name
         self.value = value
         self.sources = sources
+        self.sender: str | None = None
+        self.stored: Any = None
 
     @property
     def reward(self) -> SharedReward:
@@ -441,23 +446,26 @@ class SharedSample:
     Args:
         tick_id: of the trial.
         timestamp: nanoseconds since the Unix epoch.
+        observations: what the actors saw; None before the environment has said so.
 
     Attributes:
         tick_id: see above.
         timestamp: see above.
+        observations: see above.
+        size: about how many bytes it has.
         state: in which the tick ended, a `TrialState`.
-        observations: what the actors saw; None before the environment has said so.
         actions: what the actors did, in the order of the trial's parameters.
         rewards: those of the tick.
     """
 
-    __slots__ = ("actions", "observations", "rewards", "state", "tick_id", "timestamp")
+    __slots__ = ("actions", "observations", "rewards", "size", "state", "tick_id", "timestamp")
 
-    def __init__(self, tick_id: int, timestamp: int) -> None:
+    def __init__(self, tick_id: int, timestamp: int, observations: SharedObservationSet | None = None) -> None:
         self.tick_id = tick_id
         self.timestamp = timestamp
+        self.size = 0
         self.state: Any = 0
-        self.observations: SharedObservationSet | None = None
+        self.observations = observations
         self.actions: Sequence[SharedAction] = ()
         self.rewards: list[SharedReward] = []
 

@@ -298,7 +298,10 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         if not rewards:
             return (output,)
         if told and self._call.passes_objects:
-            output.told = [message for reward in rewards for message in self._told(reward)]
+            given: list[SharedReward] = []
+            output.told = given
+            for reward in rewards:
+                given += self._told(reward)
             return (output,)
         outputs: list[SharedMessage] = []
         for reward in rewards:

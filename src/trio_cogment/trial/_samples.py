@@ -74,12 +74,29 @@ class SampleLog:
         self._begin(first_tick, wall_ns)
 
     def begin_tick(
-        self, tick_id: int, wall_ns: int, observations: ObservationSet | SharedObservationSet, state: TrialState
+        self,
+        tick_id: int,
+        wall_ns: int,
+        observations: ObservationSet | SharedObservationSet,
+        state: TrialState,
+        size: int = 0,
     ) -> None:
-        """Close the tick under way, which ends in `state`, and begin `tick_id`; the first one is begun already."""
+        """Close the tick under way, and begin another; the first one is begun already.
+
+        Args:
+            tick_id: of the tick that begins.
+            wall_ns: when it begins.
+            observations: with which it begins.
+            state: in which the tick under way ends.
+            size: about how many bytes that one has.
+        """
         # The first exists from the start, because what is said while the trial is PENDING belongs to it.
         if tick_id != self._first_tick:
-            self._close(state)
+            self._close(state, size)
+            if self._shares and type(observations) is SharedObservationSet:  # the usual case, without a call
+                self._actions = [None] * self._actors
+                self._buffer.append(SharedSample(tick_id, wall_ns, observations))
+                return
             self._begin(tick_id, wall_ns)
         current = self._buffer[-1]
         if type(current) is SharedSample and type(observations) is SharedObservationSet:
@@ -132,6 +149,15 @@ class SampleLog:
             reward.fill(rewards.add())
         else:
             rewards.append(reward)
+
+    def take_told(self, rewards: Sequence[SharedReward]) -> None:
+        """Keep the rewards of the current tick that its observations have told of."""
+        current = self._buffer[-1]
+        if type(current) is SharedSample:
+            current.rewards.extend(rewards)
+            return
+        for reward in rewards:
+            self.take_reward(reward)
 
     def take_past_reward(self, given: Reward | SharedReward, wall_ns: int) -> DatalogSample | None:
         """Keep a reward for an earlier tick; return an out-of-sync sample if its tick is gone."""
@@ -214,11 +240,12 @@ class SampleLog:
         info.timestamp = wall_ns
         self._buffer.append(sample)
 
-    def _close(self, state: TrialState) -> None:
+    def _close(self, state: TrialState, size: int = 0) -> None:
         # Actions are added only now: until the tick is over one may still be made void.
         current, given = self._buffer[-1], self._actions
         if type(current) is SharedSample:
             current.state = state
+            current.size = size
             for action in given:
                 if type(action) is not SharedAction:
                     break
@@ -234,9 +261,9 @@ class SampleLog:
             else:
                 actions.append(_MISSING if action is None else action)
         if self._sizes is not None:
-            size = sample.ByteSize()
-            self._sizes.append(size)
-            self._bytes += size
+            held = sample.ByteSize()
+            self._sizes.append(held)
+            self._bytes += held
 
     def _strip(self, given: DatalogSample | SharedSample) -> DatalogSample | SharedSample:
         # Where something is excluded, nothing is shared.

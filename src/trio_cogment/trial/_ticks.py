@@ -95,7 +95,8 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: AnyOb
     if trial.tick_hz:
         _rates.arm_tick(trial)
     if trial.log is not None:
-        trial.out.extend([EmitSample(sample) for sample in trial.log.leaving()])
+        for sample in trial.log.leaving():
+            append(EmitSample(sample))
     if not awaited:
         # Nobody is left to act: the trial goes on with defaults, as fast as its environment.
         complete_actions(trial)
@@ -118,6 +119,7 @@ def begin_tick(trial: TrialMemory, observations: AnyObservationSet) -> None:
     """Close the tick under way, if there is one, and begin the next."""
     if _MICROSECONDS_FROM <= observations.timestamp < _MICROSECONDS_TO:
         observations.timestamp *= 1000
+    size = trial.tick_bytes
     if trial.latest_observation is not None:
         trial.tick_id += 1
         trial.tick_bytes = 0
@@ -126,7 +128,7 @@ def begin_tick(trial: TrialMemory, observations: AnyObservationSet) -> None:
             _log_told(trial, observations)
         # `before` is the phase an input has just left; where it left none, the last tick ended in RUNNING.
         ended_in = Phase.WAIT_FINAL if trial.before is Phase.WAIT_FINAL else Phase.RUNNING
-        trial.log.begin_tick(trial.tick_id, trial.wall_ns, observations, PUBLIC_STATE[ended_in])
+        trial.log.begin_tick(trial.tick_id, trial.wall_ns, observations, PUBLIC_STATE[ended_in], size)
     trial.latest_observation = observations
     trial.observed_bytes = size = size_of(observations)
     if trial.log is not None:
@@ -140,9 +142,11 @@ def _log_told(trial: TrialMemory, observations: SharedObservationSet) -> None:
     assert trial.log is not None
     sender = trial.environment.name
     for reward in observations.told:
-        for source in reward.sources:
-            source.sender_name = sender
-        trial.log.take_reward(reward)
+        if reward.sender != sender:
+            for source in reward.sources:
+                source.sender_name = sender
+            reward.sender, reward.stored = sender, None
+    trial.log.take_told(observations.told)
 
 
 def size_of(observations: AnyObservationSet) -> int:
@@ -171,12 +175,13 @@ def take_action(trial: TrialMemory, actor: Actor, received: Any) -> None:
         trial.ignore(actor, "action_late", f"an action for tick {trial.tick_id} after its action set was sent")
         return
     contents[index] = content = action.content
-    trial.tick_bytes += len(content)
+    size = len(content)
+    trial.tick_bytes += size
     if trial.log is not None:
         if _MICROSECONDS_FROM <= action.timestamp < _MICROSECONDS_TO:
             action.timestamp *= 1000
         trial.log.take_action(index, action)
-        trial.tick_bytes += len(content)
+        trial.tick_bytes += size
     if actor.response_timeout > 0:
         trial.disarm(Timer(_RESPONSE, index))
     awaited = trial.awaited

@@ -68,19 +68,38 @@ def test_every_sample_is_converted_as_its_message(samples: list[SharedSample]) -
         assert (shared.next_tick, shared.saw_end) == (full.next_tick, full.saw_end)
 
 
+@given(st.lists(SAMPLES, min_size=1, max_size=12))
+def test_samples_are_converted_together_as_one_by_one(samples: list[SharedSample]) -> None:
+    together, apart = TrialConverter("t", PARAMS), TrialConverter("t", PARAMS)
+    given_ones = [sample for sample in [*samples, *samples, *samples] if sample.tick_id < MAX_NUMBER]
+    done = 0
+    while done < len(given_ones):
+        writes = together.writes_of(given_ones, done)
+        if done + len(writes) < len(given_ones):  # the first without a template: it has one afterwards
+            converted = next(together.writing_shared(given_ones[done + len(writes)]))
+            assert converted is not None
+            writes.append(converted)
+        for write, sample in zip(writes, given_ones[done:], strict=False):
+            plain = apart.write_shared(sample)
+            assert plain is not None
+            assert write._replace(data=joined(write.data)) == plain._replace(data=joined(plain.data))
+            assert joined(write.data) == joined(TrialConverter("t", PARAMS).write(sample.whole()).data)
+        done += len(writes)
+    assert (together.next_tick, together.saw_end) == (apart.next_tick, apart.saw_end)
+
+
 def test_a_layout_is_learned_once_whatever_the_lengths() -> None:
     templates, converter = SharedTemplates(), TrialConverter("t", PARAMS)
     rewards = [("ann", [("env", 0.5, 1.0)])]
     first = sample_of(1, rewards=rewards)
-    assert templates.convert(first) is None
+    assert not templates.convert([first])
     assert templates.wanted
     whole = first.whole()
     plain = next(converter.writing(whole))
     assert plain is not None
     templates.learn(plain, converter._deliveries(whole))
     later = sample_of(300, rewards=[("ann", [("env", 0.25, 1.0)])], contents=[b"longer" * 5000])
-    write = templates.convert(later)
-    assert write is not None
+    (write,) = templates.convert([later])
     assert struct.pack("<f", 0.25) in joined(write.data)
     same(write, next(converter.writing(later.whole())))
 
@@ -88,11 +107,11 @@ def test_a_layout_is_learned_once_whatever_the_lengths() -> None:
 def test_what_has_user_data_or_no_observations_takes_the_other_way() -> None:
     templates = SharedTemplates()
     blank = SharedSample(1, 2)
-    assert templates.convert(blank) is None
+    assert not templates.convert([blank])
     assert not templates.wanted
     said = sample_of(1, rewards=[("ann", [("env", 1.0, 1.0)])])
     said.rewards[0].sources[0].user_data.value = b"more"
-    assert templates.convert(said) is None
+    assert not templates.convert([said])
     assert not templates.wanted
 
 
@@ -101,7 +120,7 @@ def test_learning_takes_a_bounded_part_of_the_time() -> None:
     learned = 0
     for tick in range(100):  # each has a layout of its own
         sample = sample_of(tick, rewards=[("ann", [("env", 1.0, 1.0)] * (tick + 1))])
-        converter._shared.convert(sample)
+        converter._shared.convert([sample])
         learned += converter._shared.wanted
         converter.write_shared(sample)
     assert learned < 20

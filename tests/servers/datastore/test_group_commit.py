@@ -11,10 +11,13 @@ import pytest
 import trio
 
 from tests.servers.datastore.harness import GateStore, params_with
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.base.config import DatastoreConfig
 from trio_cogment.base.errors import NotFoundError, ResourceExhaustedError, UnavailableError
-from trio_cogment.servers.datastore._chunk_layouts import Layouts, Parts
+from trio_cogment.base.shared_message import ObjectPayload, SharedAction, SharedObservationSet, SharedSample
+from trio_cogment.servers.datastore._chunk_layouts import Layouts, Parts, joined
+from trio_cogment.servers.datastore._conversion import TrialConverter
 from trio_cogment.servers.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.servers.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 
@@ -24,6 +27,16 @@ settled = trio.testing.wait_all_tasks_blocked
 
 def sample_write(tick_id: int, trial_id: str = "t", size: int = 10) -> SampleWrite:
     return SampleWrite(trial_id, tick_id, 1, 3, bytes(size), WriteKind.STORED)
+
+
+def shared_samples(count: int) -> list[SharedSample]:
+    samples = []
+    for tick in range(count):
+        sample = SharedSample(tick, 7, SharedObservationSet(tick, 7, [b"o" * tick], [0]))
+        sample.actions = [SharedAction(tick, 8, b"x")]
+        sample.state = TrialState.RUNNING
+        samples.append(sample)
+    return samples
 
 
 @asynccontextmanager
@@ -305,3 +318,45 @@ async def test_a_storage_gets_parts_only_if_it_takes_them(
         (trial,) = await store.trials(after=0, limit=1)
         (stored,) = await store.samples(trial.number, after=0, limit=2, max_bytes=1000)
         assert stored.data == data
+
+
+async def test_samples_as_they_came_are_converted_when_they_are_committed(autojump_clock: Clock) -> None:
+    async with running() as (writer, store):
+        streams = [writer.stream(), writer.stream()]
+        for stream in streams:
+            stream.converter = TrialConverter("t", params_with("a"))
+        for sample in shared_samples(6):
+            assert streams[sample.tick_id % 2].put_nowait(sample)
+        await streams[1].flush()
+        (batch,) = store.batches
+        assert [joined(write.data) for write in batch if isinstance(write, SampleWrite)] == [
+            joined(TrialConverter("t", params_with("a")).write(sample.whole()).data) for sample in shared_samples(6)
+        ]
+        assert [stream.durable for stream in streams] == [3, 3]
+
+
+async def test_a_sample_that_cannot_be_converted_fails_its_stream_alone(
+    autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(ObjectPayload):
+        def encode(self) -> bytes:
+            raise ValueError("there are no bytes of this")
+
+    async with running() as (writer, store):
+        good, bad = writer.stream(), writer.stream()
+        for stream in (good, bad):
+            stream.converter = TrialConverter("t", params_with("a"))
+        for number, sample in enumerate(shared_samples(4)):
+            if number == 3:
+                sample.actions = [SharedAction(3, 8, Broken(None))]
+            assert (bad if number % 2 else good).put_nowait(sample)
+        await good.flush()
+        with pytest.raises(UnavailableError):
+            await bad.flush()
+        assert (good.durable, bad.durable) == (2, 0)
+        assert "there are no bytes of this" in caplog.text
+        (batch,) = store.batches
+        assert [write.tick_id for write in batch if isinstance(write, SampleWrite)] == [0, 2]
+        assert not bad.put_nowait(shared_samples(1)[0])
+        assert good.put_nowait(shared_samples(1)[0])
+        await good.flush()

@@ -368,10 +368,10 @@ async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(
                 raise InvalidArgumentError("I do not like 7")
             return super().write_by_template(sample)
 
-        def write_shared(self, sample: Any) -> Any:
-            if sample.tick_id == 7:
+        def writes_of(self, samples: Any, start: int = 0) -> Any:
+            if any(sample.tick_id == 7 for sample in samples):
                 raise InvalidArgumentError("I do not like 7")
-            return super().write_shared(sample)
+            return super().writes_of(samples, start)
 
     monkeypatch.setattr(_intake, "TrialConverter", Picky)
     async with stored("memory:", 20) as (platform, harness):

@@ -209,13 +209,11 @@ class Round:
         observations = list(enumerate(turn.observations))
         if turn.saved is not None:
             session.checkpoint(turn.saved)
-        rewards: Sequence[Reward] = ()
+        rewards: list[Reward] = []
         if self._rewards:
-            rewards = [
-                Reward(actor, reward)
-                for actor, reward in zip(self._actors, turn.rewards, strict=True)
-                if reward is not None
-            ]
+            for actor, reward in zip(self._actors, turn.rewards, strict=True):
+                if reward is not None:
+                    rewards.append(Reward(actor, reward))
         if turn.over:
             session.end_nowait(observations, rewards, told=self._told)
         else:

@@ -23,7 +23,7 @@ from trio_cogment.base.addressing import ActorAddresses
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.rewards import RewardMean
 from trio_cogment.base.shared_message import SharedSample
-from trio_cogment.servers.datastore._chunk_layouts import joined
+from trio_cogment.servers.datastore._chunk_layouts import joined, size_of
 from trio_cogment.servers.datastore._conversion_shared import SharedTemplates
 from trio_cogment.servers.datastore._conversion_templates import Deliveries, Templates
 from trio_cogment.servers.datastore._conversion_varying import VaryingTemplates
@@ -124,15 +124,27 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
-        write = self._shared.convert(sample)
-        if write is not None:
-            self._logged(write.tick_id, write.state)
-            return write
+        writes = self.writes_of([sample])
+        return writes[0] if writes else next(self.writing_shared(sample))
+
+    def writes_of(self, samples: Sequence[SharedSample], start: int = 0) -> list[SampleWrite]:
+        """Convert samples from one of them on, up to the first that has no template: that is for `writing_shared`."""
+        writes = self._shared.convert(samples, start)
+        if writes:
+            self._logged(writes[-1].tick_id, writes[-1].state)
+        return writes
+
+    def writing_shared(self, sample: SharedSample) -> Iterator[SampleWrite | None]:
+        """Do as `writing` for a sample that is shared, and that has no template.
+
+        Raises:
+            InvalidArgumentError: see `convert`; nothing has changed then.
+        """
         whole = sample.whole()
-        write = self.write_at_once(whole)
-        if write is not None and self._shared.wanted:
-            self._shared.learn(write, self._deliveries(whole))
-        return write
+        for write in self._in_full(whole):
+            if write is not None and self._shared.wanted:
+                self._shared.learn(write, self._deliveries(whole))
+            yield write
 
     def writing(self, sample: DatalogSample) -> Iterator[SampleWrite | None]:
         """Convert a sample in full, in steps of some milliseconds: yield None after each, then the result.
@@ -142,6 +154,16 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`.
         """
+        for write in self._in_full(sample):
+            if write is not None:
+                if self.templates.wanted:
+                    if size_of(write.data) <= _MAX_LEARNED_BYTES:
+                        self._learn(self.templates, sample, write)
+                elif self.varying.wanted:
+                    self._learn(self.varying, sample, write)
+            yield write
+
+    def _in_full(self, sample: DatalogSample) -> Iterator[SampleWrite | None]:
         converted: tuple[StoredTrialSample, WriteKind] | None = None
         for converted in self._converting(sample):
             if converted is None:
@@ -150,13 +172,7 @@ class TrialConverter:
         stored, kind = converted
         data = stored.SerializeToString()
         said = self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind
-        write = SampleWrite(*said, attempt=self._attempt)
-        if self.templates.wanted:
-            if len(data) <= _MAX_LEARNED_BYTES:
-                self._learn(self.templates, sample, write)
-        elif self.varying.wanted:
-            self._learn(self.varying, sample, write)
-        yield write
+        yield SampleWrite(*said, attempt=self._attempt)
 
     def _learn(self, templates: Templates | VaryingTemplates, sample: DatalogSample, write: SampleWrite) -> None:
         # There is one end in a trial.

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from trio_cogment.base.shared_message import SharedSample
+from trio_cogment.base.shared_message import SharedReward, SharedSample
 from trio_cogment.servers.datastore._chunk_layouts import (
     Layouts,
     Parts,
@@ -35,6 +36,8 @@ _MAX_SOURCES = 256
 _MAX_TEMPLATES = 64
 _MAX_CREDIT = 256
 _LEARN = 32
+#: Numbers of rewards that are remembered for each layout.
+_MAX_KNOWN = 256
 
 _make_write, _make_parts = partial(tuple.__new__, SampleWrite), partial(tuple.__new__, Parts)
 
@@ -43,7 +46,7 @@ class _Found(NamedTuple):
     """What differs in a sample, and a key of what does not.
 
     Attributes:
-        key: samples with the same have the same layout; None: this one takes the other way.
+        key: samples with the same have the same layout.
         tick_id: of the sample.
         timestamp: of the sample.
         numbers: value and confidence of each source of a reward, one after the other.
@@ -54,56 +57,45 @@ class _Found(NamedTuple):
     key: Hashable
     tick_id: int
     timestamp: int
-    numbers: list[float]
+    numbers: tuple[float, ...]
     payloads: list[bytes]
     checkpoint: bytes | None = None
 
 
-_NONE = _Found(None, 0, 0, [], [])
+def _given(rewards: Iterable[SharedReward]) -> tuple[tuple[Hashable, ...] | None, tuple[float, ...]]:
+    """Return the part of a key that is about rewards, and their numbers; None: there is more than those.
+
+    For each source of a reward the part has from whom and to whom it is, and which of its numbers are 0.
+    """
+    signature: tuple[Hashable, ...] = ()
+    numbers: tuple[float, ...] = ()
+    for reward in rewards:
+        if reward.stored is None:  # most of those for the record alone have been looked at in an earlier tick
+            reward.stored = _looked_at(reward)
+        added, values = reward.stored
+        if added is None:
+            return None, ()
+        signature += added
+        numbers += values
+    return (signature, numbers) if len(numbers) <= 2 * _MAX_SOURCES else (None, ())
 
 
-def _in_shared(sample: SharedSample) -> _Found:
-    observations = sample.observations
-    if observations is None:
-        return _NONE
-    payloads = [bytes(observation) for observation in observations.observations]
-    count = len(payloads)
-    for action in sample.actions:
-        payloads.append(bytes(action.content))
-    places = observations.actors_map
-    saved = observations.checkpoint
-    return _found(sample.tick_id, sample.timestamp, sample.state, sample.rewards, count, places, payloads, saved)
-
-
-def _found(
-    tick_id: int,
-    timestamp: int,
-    state: int,
-    rewards: Iterable[Any],
-    observations: int,
-    places: Iterable[int],
-    payloads: list[bytes],
-    checkpoint: bytes | None,
-) -> _Found:
+def _looked_at(reward: SharedReward) -> tuple[tuple[Hashable, ...] | None, tuple[float, ...]]:
     numbers: list[float] = []
     signature: list[Hashable] = []
-    for reward in rewards:
-        for source in reward.sources:
-            if source.HasField("user_data"):
-                return _NONE
-            value, confidence = source.value, source.confidence
-            numbers += value, confidence
-            signature += (
-                reward.receiver_name,
-                source.sender_name,
-                # Protobuf writes all numbers but 0, which is not -0.
-                value != 0 or math.copysign(1, value) < 0,
-                confidence != 0 or math.copysign(1, confidence) < 0,
-            )
-    if len(numbers) > 2 * _MAX_SOURCES:
-        return _NONE
-    key = (state, timestamp > 0, observations, *places, len(payloads), *signature)
-    return _Found(key, tick_id, timestamp, numbers, payloads, checkpoint)
+    for source in reward.sources[: _MAX_SOURCES + 1]:
+        if source.HasField("user_data"):
+            return None, ()
+        value, confidence = source.value, source.confidence
+        numbers += value, confidence
+        signature += (
+            reward.receiver_name,
+            source.sender_name,
+            # Protobuf writes all numbers but 0, which is not -0.
+            value != 0 or math.copysign(1, value) < 0,
+            confidence != 0 or math.copysign(1, confidence) < 0,
+        )
+    return tuple(signature), tuple(numbers)
 
 
 class _Template:
@@ -114,31 +106,38 @@ class _Template:
         write: its full conversion.
         deliveries: who received and sent its rewards.
 
+    Attributes:
+        layout: of the samples.
+        write: see above.
+        size: of a stored sample, but for its tick, its payloads, and what the environment has saved.
+
     Raises:
         ValueError: there is no template for such a sample.
     """
 
-    __slots__ = ("_layout", "_means", "_pack", "_pick", "_same", "_size", "_write")
+    __slots__ = ("_known", "_means", "_pack", "_pick", "_stamp", "layout", "size", "write")
 
     def __init__(self, found: _Found, write: SampleWrite, deliveries: Deliveries) -> None:
         split = Layouts().split(write.tick_id, write.timestamp, joined(write.data))
         if split is None:
             raise ValueError("it has no layout")
-        layout = self._layout = split.layout
-        self._write = write
+        layout = self.layout = split.layout
+        self.write = write
         receivers = sorted(deliveries.received)
         self._means = [deliveries.received[receiver] for receiver in receivers]
         rewards = iter(layout.rewards())
-        # All pieces of a sample are in one row: what is the same, timestamp, numbers, and means.
-        timestamp = len(layout.same)
-        numbers, means = timestamp + 1, timestamp + 1 + len(found.numbers)
+        # All pieces of a sample are in one row: what is the same, numbers, and means.
+        numbers = len(layout.same) + 1
+        means = numbers + len(found.numbers)
         form, picked = ["<"], list[int]()
+        self._stamp = -1
         for place, (same, name) in enumerate(zip(layout.same, (*layout.names, ""), strict=True)):
             form.append(f"{len(same)}s")
             picked.append(place)
             if name == "timestamp":
-                form.append("Q")
-                picked.append(timestamp)
+                self._stamp = struct.calcsize("".join(form))
+                form.append("8s")
+                picked.append(numbers - 1)
             elif name:
                 form.append("f")
                 actor, kind, number, which = next(rewards)
@@ -149,17 +148,16 @@ class _Template:
                     picked.append(numbers + 2 * sources[number] + (which == "confidence"))
         if len(picked) < 2:
             raise ValueError("it has no timestamp and no rewards")
-        self._same = layout.same
         self._pick: Any = itemgetter(*picked)
         middle = struct.Struct("".join(form))
         self._pack = middle.pack
-        self._size = len(layout.before) + middle.size + len(layout.after)
+        self.size = len(layout.before) + middle.size + len(layout.after)
+        #: What is between tick and payloads, before and after the timestamp, by the numbers: most come again.
+        self._known: dict[tuple[float, ...], tuple[bytes, bytes]] = {}
 
-    def convert(self, found: _Found) -> SampleWrite | None:
-        """Convert a sample; None: it has numbers that do not fit."""
-        _, tick_id, timestamp, numbers, payloads, saved = found
-        layout = self._layout
-        row: list[Any] = [*self._same, timestamp, *numbers]
+    def _around_timestamp(self, numbers: tuple[float, ...]) -> tuple[bytes, bytes] | None:
+        """Return what is between tick and payloads, before and after the timestamp; None: the numbers do not fit."""
+        row: list[Any] = [*self.layout.same, bytes(8), *numbers]
         for sources in self._means:  # as `RewardMean`, without its calls: a test holds both conversions together
             total = weights = 0.0
             for source in sources:
@@ -172,15 +170,35 @@ class _Template:
             middle = self._pack(*self._pick(row))
         except (struct.error, OverflowError):
             return None
-        size = self._size + len(tick_field(tick_id))
+        found = (middle, b"") if self._stamp < 0 else (middle[: self._stamp], middle[self._stamp + 8 :])
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[numbers] = found
+        return found
+
+    def convert(
+        self,
+        tick_id: int,
+        timestamp: int,
+        numbers: tuple[float, ...],
+        payloads: list[bytes],
+        saved: bytes | None,
+    ) -> SampleWrite | None:
+        """Convert a sample; see `_Found`. None: it has numbers that do not fit."""
+        around = self._known.get(numbers) or self._around_timestamp(numbers)
+        if around is None:
+            return None
+        before, after = around
+        middle = b"".join((before, timestamp.to_bytes(8, "little"), after)) if self._stamp >= 0 else before
+        size = self.size + (2 if 0 < tick_id < 128 else len(tick_field(tick_id)))
         for payload in payloads:
             length = len(payload)
-            size += length + len(payload_head(length))
+            size += length + (2 if length < 128 else len(payload_head(length)))
         checkpoint = b""
         if saved is not None:
             checkpoint = checkpoint_field(saved)
             size += len(checkpoint)
-        write, parts = self._write, _make_parts((layout, tick_id, middle, payloads, size, checkpoint))
+        write, parts = self.write, _make_parts((self.layout, tick_id, middle, payloads, size, checkpoint))
         return _make_write((write[0], tick_id, timestamp, write[3], parts, write[5], write[6]))
 
 
@@ -197,20 +215,41 @@ class SharedTemplates:
         """Whether the last sample that was looked up may teach its layout."""
         return self._wanted is not None
 
-    def convert(self, sample: SharedSample) -> SampleWrite | None:
-        """Convert a sample, which is only read; None: `learn` from its full conversion."""
+    def convert(self, samples: Sequence[SharedSample], start: int = 0) -> list[SampleWrite]:
+        """Convert samples, which are only read, from one of them on; `learn` from the first that is not converted."""
         self._wanted = None
-        found = _in_shared(sample)
-        if self._credit < _MAX_CREDIT:
-            self._credit += 1
-        template = self._of_key.get(found.key)
-        if template is not None:
-            if found.tick_id >= MAX_NUMBER or found.timestamp > MAX_NUMBER:
-                return None
-            return template.convert(found)
-        if found.key is not None and found.checkpoint is None and self._credit >= _LEARN:
-            self._wanted = found
-        return None
+        writes: list[SampleWrite] = []
+        of_key = self._of_key
+        for sample in islice(samples, start, None):
+            observations, rewards = sample.observations, sample.rewards
+            if observations is None:
+                break
+            if len(rewards) == 1 and rewards[0].stored is not None:
+                signature, numbers = rewards[0].stored
+            else:
+                signature, numbers = _given(rewards)
+            if signature is None:
+                break
+            tick_id, timestamp = sample.tick_id, sample.timestamp
+            payloads = list(map(bytes, observations.observations))
+            count = len(payloads)
+            for action in sample.actions:
+                payloads.append(bytes(action.content))
+            key = (sample.state, timestamp > 0, count, *observations.actors_map, len(payloads), *signature)
+            template, saved = of_key.get(key), observations.checkpoint
+            if self._credit < _MAX_CREDIT:
+                self._credit += 1
+            if template is None:
+                if saved is None and self._credit >= _LEARN:
+                    self._wanted = _Found(key, tick_id, timestamp, numbers, payloads)
+                break
+            if tick_id >= MAX_NUMBER or timestamp > MAX_NUMBER:
+                break
+            write = template.convert(tick_id, timestamp, numbers, payloads, saved)
+            if write is None:
+                break
+            writes.append(write)
+        return writes
 
     def learn(self, write: SampleWrite, deliveries: Deliveries) -> None:
         """Learn the layout of the sample that was looked up last, if that is worth the time.
@@ -227,7 +266,7 @@ class SharedTemplates:
             template = _Template(found, write, deliveries)
         except (ValueError, LookupError):
             return  # it has something that is not usual
-        converted = template.convert(found)
+        converted = template.convert(*found[1:])
         if converted is None or joined(converted.data) != joined(write.data):
             return
         if len(self._of_key) >= _MAX_TEMPLATES:

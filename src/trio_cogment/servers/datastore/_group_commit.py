@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -25,6 +26,7 @@ from trio_cogment.base.errors import (
 )
 from trio_cogment.base.group_commit import CommitBatch, CommitQueue, storage_failure
 from trio_cogment.base.recount import Count
+from trio_cogment.base.shared_message import SharedSample
 from trio_cogment.servers.datastore._chunk_layouts import all_joined, size_of
 from trio_cogment.servers.datastore._recurring_failure import RecurringFailure
 from trio_cogment.servers.datastore._stored_bytes import Account, Accounts, Purse
@@ -39,6 +41,9 @@ from trio_cogment.servers.datastore.storage import (
     Write,
     counted_bytes,
 )
+
+if TYPE_CHECKING:
+    from trio_cogment.servers.datastore._conversion import TrialConverter
 
 _log = logging.getLogger(__name__)
 
@@ -66,10 +71,12 @@ class WriteStream:
         failure: why no more are taken.
         on_durable: called whenever more are durable; must not raise or wait.
         on_failure: called once, when there is a failure; must not raise or wait.
+        converter: makes writes of the samples that are put as they came.
     """
 
     __slots__ = (
-        "_settled", "_writer", "durable", "failure", "max_writes", "on_durable", "on_failure", "purse", "taken",
+        "_settled", "_writer", "converter", "durable", "failure", "max_writes", "on_durable", "on_failure", "purse",
+        "taken",
     )  # fmt: skip
 
     def __init__(self, writer: GroupCommit, max_writes: int, purse: Purse | None = None) -> None:
@@ -82,6 +89,7 @@ class WriteStream:
         self.failure: CogmentError | None = None
         self.on_durable: Callable[[], None] | None = None
         self.on_failure: Callable[[], None] | None = None
+        self.converter: TrialConverter | None = None
 
     async def put(self, write: Write) -> None:
         """Queue a write; wait while the queue is full. After `Cancelled` it has not been taken.
@@ -111,14 +119,20 @@ class WriteStream:
         """Whether `put_nowait` takes a write now: the queue is not full, and the stream has not failed."""
         return self.failure is None and self._writer.has_capacity(self)
 
-    def put_nowait(self, write: Write) -> bool:
-        """Queue a write if the queue is not full; False: it is full, a quota is used up, or the stream has failed."""
-        writer = self._writer
-        if self.failure is not None or not writer.has_capacity(self):
+    def put_nowait(self, write: Write | SharedSample) -> bool:
+        """Queue a write if the queue is not full; False: it is full, a quota is used up, or the stream has failed.
+
+        Args:
+            write: which; or a sample of which `converter` is to make one, where nobody counts against a quota. If there
+                can be none, the stream fails.
+        """
+        if self.failure is not None or not self._writer.has_capacity(self):
             return False
-        if self.purse is not None and not self.purse.take_nowait(counted_bytes(write)):
+        if self.purse is not None and (
+            isinstance(write, SharedSample) or not self.purse.take_nowait(counted_bytes(write))
+        ):
             return False
-        writer.add(self, write)
+        self._writer.add(self, write)
         return True
 
     async def flush(self) -> None:
@@ -169,12 +183,12 @@ class _Batch(CommitBatch):
     """Writes that are committed together, in order.
 
     Attributes:
-        writes: what is given to the storage.
+        writes: what is given to the storage, once those are converted that are samples as they came.
         streams: the stream of each write.
         reserved: what of their size was reserved for which account.
     """
 
-    writes: list[Write] = field(default_factory=list)
+    writes: list[Any] = field(default_factory=list)
     streams: list[WriteStream] = field(default_factory=list)
     reserved: Counter[Account] = field(default_factory=Counter)
 
@@ -271,10 +285,12 @@ class GroupCommit(CommitQueue[_Batch]):
             self.expedite()
             await self._progress.park()
 
-    def add(self, stream: WriteStream, write: Write) -> None:
-        """Queue a write."""
+    def add(self, stream: WriteStream, write: Write | SharedSample) -> None:
+        """Queue a write, or a sample that is to become one."""
         size = 0
-        if type(write) is SampleWrite:
+        if type(write) is SharedSample:
+            size = write.size
+        elif type(write) is SampleWrite:
             size = size_of(write[4])
         elif type(write) is TrialWrite:
             size = write.params.ByteSize()
@@ -284,7 +300,7 @@ class GroupCommit(CommitQueue[_Batch]):
         batch = self.batch
         batch.writes.append(write)
         batch.streams.append(stream)
-        if stream.purse is not None:
+        if stream.purse is not None and not isinstance(write, SharedSample):
             batch.reserved[stream.purse.account] += counted_bytes(write)
         self.count(size)
 
@@ -302,6 +318,7 @@ class GroupCommit(CommitQueue[_Batch]):
         await self._failure.idle(self._work.park)
 
     async def _commit(self, batch: _Batch) -> None:
+        await _convert(batch)
         counts = Counter(batch.streams)
         if any(stream.failure is not None for stream in counts):
             counts = _drop_failed(batch)
@@ -348,6 +365,32 @@ class GroupCommit(CommitQueue[_Batch]):
             return await self._store.apply(writes)
         async with self.accounts.settling(batch.reserved):
             return await self._store.apply(writes)
+
+
+async def _convert(batch: _Batch) -> None:
+    """Make writes of the samples of a batch that are none yet; streams fail that have one of which there is none."""
+    writes = batch.writes
+    waiting = defaultdict[WriteStream, list[int]](list)
+    for number, write in enumerate(writes):
+        if type(write) is SharedSample:
+            waiting[batch.streams[number]].append(number)
+    for stream, numbers in waiting.items():
+        samples = [writes[number] for number in numbers]
+        converted: list[Write] = []
+        try:
+            while stream.failure is None and len(converted) < len(samples):
+                assert stream.converter is not None
+                converted += stream.converter.writes_of(samples, len(converted))
+                if len(converted) < len(samples):
+                    for made in stream.converter.writing_shared(samples[len(converted)]):
+                        if made is None:  # a large sample: other tasks get a turn between its steps
+                            await trio.lowlevel.checkpoint()
+                        else:
+                            converted.append(made)
+        except Exception as error:  # noqa: BLE001  payloads are encoded here, by whoever has made them
+            stream.fail(storage_failure(error, _log))  # its data log sends it again, and is told in its turn
+        for number, done in zip(numbers, converted, strict=False):
+            writes[number] = done
 
 
 def _joined(writes: Sequence[Write]) -> list[Write]:

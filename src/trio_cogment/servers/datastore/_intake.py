@@ -83,6 +83,12 @@ class IntakeStream:
         self.writes = writes
         #: Not among `writes`: the data log counts those.
         self._outcomes = writer.stream(purse=writes.purse)
+        writes.converter = self._converter
+        #: Takes a shared sample, as `write_nowait` does. All of a commit are converted together, which takes a fraction
+        #: of the time, but where a quota counts what is stored.
+        self.write_shared_nowait: Callable[[SharedSample], bool] = (
+            writes.put_nowait if writes.purse is None else self._write_counted
+        )
         self.ended = False
 
     @property
@@ -146,8 +152,7 @@ class IntakeStream:
         # Where it is not taken it is converted again: nothing that follows depends on how often.
         return write is not None and self.writes.put_nowait(write)
 
-    def write_shared_nowait(self, sample: SharedSample) -> bool:
-        """Take a shared sample, as `write_nowait` does."""
+    def _write_counted(self, sample: SharedSample) -> bool:
         if not self.writes.has_room:
             return False
         try:

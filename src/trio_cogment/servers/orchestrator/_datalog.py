@@ -191,16 +191,9 @@ class _Kept(NamedTuple):
     size: int  # as it is counted: 0 while few wait, and where its sink has a limit of its own
 
 
-class _Shared(NamedTuple):
-    """A sample that was written as it was, and may be lost still."""
-
-    shared: SharedSample
-    size: int = 0
-
-    @property
-    def sample(self) -> DatalogSample:
-        """The message."""
-        return self.shared.whole()
+def _counted_size(sample: _Kept | SharedSample) -> int:
+    # One that is shared was written to a sink of this process, which has a limit of its own.
+    return sample.size if isinstance(sample, _Kept) else 0
 
 
 class Datalog:
@@ -244,7 +237,7 @@ class Datalog:
         self._owner = owner
         self._queue: deque[_Kept] = deque()
         #: Written to the open stream, and not known to be taken.
-        self._sent: deque[_Kept | _Shared] = deque()
+        self._sent: deque[_Kept | SharedSample] = deque()
         #: Of the queue, and of what was sent to a sink elsewhere: one in this process has limits of its own.
         self._bytes = SampleBytes(loan, self._memory_is_back)
         #: Those before them that there was no room for.
@@ -308,9 +301,9 @@ class Datalog:
 
     def recount(self) -> Iterator[Count]:
         """See `trio_cogment.base.recount`."""
-        for what, samples in (("wait for the log", self._queue), ("are not confirmed", self._sent)):
-            yield Count(f"samples that {what}", len(samples), 0 if self._over else len(samples))
-        yield Count("bytes of samples", self._bytes.size, sum(kept.size for kept in (*self._queue, *self._sent)))
+        for what, count in (("wait for the log", len(self._queue)), ("are not confirmed", len(self._sent))):
+            yield Count(f"samples that {what}", count, 0 if self._over else count)
+        yield Count("bytes of samples", self._bytes.size, sum(map(_counted_size, (*self._queue, *self._sent))))
 
     def put(self, given: DatalogSample | SharedSample) -> None:
         """Queue a sample; where there is no room for it, see the head of this module."""
@@ -321,7 +314,11 @@ class Datalog:
             whole = given.whole() if isinstance(given, SharedSample) else given
             self.has_gap = not whole.observations.HasField("checkpoint")
         if type(given) is SharedSample:
-            if self._write_shared is not None and not self._queue and not self._untold and self._share(given):
+            if self._write_shared is not None and not self._queue and not self._untold and self._write_shared(given):
+                # Those that it has made durable are forgotten when it says so.
+                self._sent.append(given)
+                if len(self._sent) > self._config.max_queued_samples:
+                    self._progress()
                 return
             sample = given.whole()
         else:
@@ -346,19 +343,6 @@ class Datalog:
         size = sample.ByteSize()
         self._bytes.size += size
         return _Kept(sample, size)
-
-    def _share(self, sample: SharedSample) -> bool:
-        assert self._write_shared is not None
-        try:
-            taken = self._write_shared(sample)
-        except Exception:  # noqa: BLE001  as below
-            _log.exception("trial %s: the data log failed to take a sample at once", self._trial_id)
-            self._write_shared = None
-            return False
-        if taken:
-            self._sent.append(_Shared(sample))
-            self._progress()
-        return taken
 
     def _write_at_once(self, sample: DatalogSample) -> bool:
         assert self._write_nowait is not None
@@ -606,7 +590,9 @@ class Datalog:
             self._forgotten += 1
 
     def _forget_first(self) -> None:
-        self._bytes.size -= self._sent.popleft().size
+        kept = self._sent.popleft()
+        if type(kept) is _Kept:
+            self._bytes.size -= kept.size
 
     # What goes wrong
 
@@ -617,7 +603,9 @@ class Datalog:
             self._stream_seconds = trio.current_time() - self._connected_at
             self._stream = None
         for kept in reversed(self._sent):
-            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))  # type: ignore[arg-type]  # `_Kept`
+            if isinstance(kept, SharedSample):
+                kept = self._counted(kept.whole())
+            self._queue.appendleft(kept if kept.size else self._counted(kept.sample))
         self._sent.clear()
         forgotten, self._forgotten = self._forgotten, 0
         if forgotten:
