@@ -314,7 +314,8 @@ class SharedActionSet(_TickMessage):
         action_set: ActionSet = message.action_set
         action_set.tick_id = self.tick_id
         action_set.timestamp = self.timestamp
-        action_set.actions.extend(map(bytes, self.actions))
+        # Of bytes, `bytes` would look for a way to convert them before it returns them as they are.
+        action_set.actions.extend([action if type(action) is bytes else bytes(action) for action in self.actions])
         if self.unavailable_actors:
             action_set.unavailable_actors.extend(self.unavailable_actors)
         whole: Message = message

@@ -212,9 +212,10 @@ class TrialMachine(TrialMemory):
         return out
 
     def _received(self, event: Received) -> None:
-        participant = self.participants.get(event.participant)
-        if participant is None:
-            raise LocalProtocolError(f"there is no participant {event.participant}")
+        try:
+            participant = self.participants[event.participant]
+        except KeyError:
+            raise LocalProtocolError(f"there is no participant {event.participant}") from None
         message = event.message
         symbol = participant.classify(message)
         verdict = participant.step(symbol)

@@ -191,10 +191,10 @@ class TrialMemory:
         Raises:
             LocalProtocolError: the table has no such pair; nothing has changed.
         """
-        entry = self.row.get(symbol)
-        if entry is None:
-            raise LocalProtocolError(f"a trial cannot get {symbol.name} while {self.phase.name}")
-        phase, action, announced = entry
+        try:
+            phase, action, announced = self.row[symbol]
+        except KeyError:
+            raise LocalProtocolError(f"a trial cannot get {symbol.name} while {self.phase.name}") from None
         if phase is self.phase:
             action(self, participant, payload)
             return

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Final, TypeAlias
 
-from trio_cogment.api.common_pb2 import Action, CommunicationState, TrialParams
+from trio_cogment.api.common_pb2 import Action, ActorRunTrialOutput, CommunicationState, TrialParams
 from trio_cogment.base.endpoints import is_client_endpoint
 from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.base.shared_message import SharedAction, SharedObservationSet, SharedReward
@@ -39,6 +39,8 @@ _ACTOR_ROWS: Final = _rows(ACTOR_STREAM)
 _ENVIRONMENT_ROWS: Final = _rows(ENVIRONMENT_STREAM)
 
 _NORMAL: Final = CommunicationState.NORMAL
+#: Of all messages; asked of one, protobuf would look for a field of this name first.
+_HAS_FIELD: Final = ActorRunTrialOutput.HasField
 _OTHER_STATES: Final = {
     CommunicationState.HEARTBEAT: StreamInput.HEARTBEAT,
     CommunicationState.LAST: StreamInput.LAST,
@@ -99,10 +101,10 @@ class Participant(ABC):
 
     def step(self, symbol: StreamInput) -> Verdict:
         """Take one input of the stream's table, or raise LocalProtocolError and change nothing."""
-        entry = self.row.get(symbol)
-        if entry is None:
-            raise LocalProtocolError(f"'{self.name}' cannot get {symbol.name} while {self.state.name}")
-        state, verdict = entry
+        try:
+            state, verdict = self.row[symbol]
+        except KeyError:
+            raise LocalProtocolError(f"'{self.name}' cannot get {symbol.name} while {self.state.name}") from None
         if state is not self.state:
             self.state = state
             self.row = self._rows[state]
@@ -133,10 +135,10 @@ class Environment(Participant):
     def classify(self, message: Any) -> StreamInput:
         """Return the input that `message` is."""
         # HasField first: nearly every message of an environment is a set, and it costs less than WhichOneof.
-        symbol = _SHARED.get(type(message))
-        if symbol is not None:
-            return symbol
-        if message.state == _NORMAL and message.HasField("observation_set"):
+        kind = type(message)
+        if kind in _SHARED:
+            return _SHARED[kind]
+        if message.state == _NORMAL and _HAS_FIELD(message, "observation_set"):
             return _OBSERVATION_SET
         return _classify(message)
 
@@ -196,10 +198,10 @@ class Actor(Participant):
 
     def classify(self, message: Any) -> StreamInput:
         """Return the input that `message` is."""
-        symbol = _SHARED.get(type(message))
-        if symbol is not None:
-            return symbol
-        if message.state == _NORMAL and message.HasField("action"):
+        kind = type(message)
+        if kind in _SHARED:
+            return _SHARED[kind]
+        if message.state == _NORMAL and _HAS_FIELD(message, "action"):
             return _ACTION
         return _classify(message)
 
