@@ -33,6 +33,7 @@ from trio_cogment.trial import (
     TimerFired,
     TrialMachine,
     TrialRules,
+    unbatched,
 )
 
 #: How much of what led to a difference is shown.
@@ -92,7 +93,7 @@ class Beside:
         if refused:
             self._differs("that this is refused", f"{len(effects)} effects")
         else:
-            self._compare([seen for seen in map(_seen, effects) if seen is not None])
+            self._compare([seen for seen in map(_seen, unbatched(effects)) if seen is not None])
         return effects
 
     def _compare(self, seen: list[Seen]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 from google.protobuf.message import DecodeError, Message
 
@@ -76,18 +78,22 @@ class Noting:
 
 
 class Path:
-    """A path on an engine of its own, and what it has brought about."""
+    """A path on an engine of its own, or on that of another one, and what it has brought about."""
 
-    def __init__(self, config: RpcConfig | None = None, send_type: type[Message] = Action) -> None:
+    def __init__(
+        self, config: RpcConfig | None = None, send_type: type[Message] = Action, beside: Path | None = None
+    ) -> None:
         self.call = Call()
         self.inbox = Inbox(self.call, "a call")
-        self.path = MessagePath(self.call, self.inbox, Action, send_type)
-        self.engine = Engine(client_side=True, config=config or RpcConfig())
+        self.path = MessagePath(self.call, self.inbox, Action)
+        engine = Engine(client_side=True, config=config or RpcConfig()) if beside is None else beside.engine
+        self.engine: Engine = engine
         self.engine.take_output()
-        self.stream = Stream(1, recv_window=WINDOW, send_window=WINDOW, max_message=WINDOW)
+        number = 1 if beside is None else beside.stream.id + 2
+        self.stream: Stream = Stream(number, recv_window=WINDOW, send_window=WINDOW, max_message=WINDOW)
         self.wakes = 0
         self.path.connect(self.stream, self.engine, self._wake)
-        self.path.is_plain = True
+        self.path.sends = send_type
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -120,7 +126,7 @@ def observation(size: int) -> bytes:
 def shared_path() -> Path:
     """Return a path whose receiver takes shared messages."""
     one = Path()
-    one.path = MessagePath(one.call, one.inbox, ActorRunTrialInput, Action)
+    one.path = MessagePath(one.call, one.inbox, ActorRunTrialInput)
     one.path.accept_shared()
     one.path.connect(one.stream, one.engine, one._wake)
     return one
@@ -252,9 +258,9 @@ def test_what_cannot_go_at_once_is_left_to_the_call_serialised(change: Callable[
 
 def test_a_message_that_is_not_sent_as_it_is_is_left_to_the_call() -> None:
     one = Path()
-    one.path.is_plain = False
+    one.path.sends = None
     one.path.send_nowait(Action(content=b"x"))
-    one.path.is_plain = True
+    one.path.sends = Action
     one.path.send_nowait(Observation())  # of another type: the call says so
     assert one.call.left == [Action(content=b"x"), Observation()]
     assert (one.wakes, one.engine.out_size) == (0, 0)
@@ -276,7 +282,7 @@ def test_an_answer_may_be_put_into_the_output_too() -> None:
     one = Path()
     one.path.answering = True
     assert one.path.put(b"x")
-    one.path.is_plain = False
+    one.path.sends = None
     assert not one.path.put(b"x")
     assert one.engine.out_size == HEADER_BYTES + PREFIX_BYTES + 1
 
@@ -309,7 +315,7 @@ def test_what_several_get_is_put_together_for_the_first_of_them_alone() -> None:
 def test_a_large_message_that_several_get_goes_into_the_output(limit: int | None) -> None:
     path = Path(RpcConfig(max_send_message_bytes=limit), ActorRunTrialInput)
     path.engine.output.apply_settings(WINDOW, WINDOW, [path.stream])
-    shared = SharedObservation(1, 2, bytes(SHORT_BYTES))
+    shared = SharedObservation(1, 2, bytes(SHORT_BYTES + PREFIX_BYTES))
     path.path.send_shared_nowait(shared)
     whole = shared.payload()
     if limit is None:
@@ -331,7 +337,7 @@ def test_what_is_encoded_and_longer_than_may_be_sent_is_left_to_the_call() -> No
 @pytest.mark.parametrize(
     "change",
     [
-        lambda one: setattr(one.path, "is_plain", False),
+        lambda one: setattr(one.path, "sends", None),
         lambda one: setattr(one.path, "answering", True),
         lambda one: setattr(one.stream, "send_window", 3),
     ],
@@ -345,3 +351,79 @@ def test_one_that_several_get_is_left_to_the_call_where_it_cannot_go_at_once(cha
     one.path.send_shared_nowait(SharedMessage(Action, b"", bytes(SHORT_BYTES + 1)))
     one.path.send_shared_nowait(SharedMessage(Observation, b"", b""))  # of another type: the call says so
     assert one.call.left[-2:] == [bytes(SHORT_BYTES + 1), b""]
+
+
+@hypothesis.given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1, 90, 95, 200, 16_300, SHORT_BYTES])), max_size=12),
+    st.lists(st.sampled_from([-1, 5, 100, 500, 40_000]), min_size=3, max_size=3),
+    st.sampled_from([100, 700, 40_000]),
+    st.booleans(),
+)
+@hypothesis.example([(0, 90), (1, 90), (0, 90), (2, 1)], [500, 500, 500], 40_000, True)
+@hypothesis.example([(0, 16_300), (1, 16_300), (2, 90)], [40_000] * 3, 40_000, False)
+def test_what_is_put_is_counted_as_the_queue_counts_it(
+    wanted: list[tuple[int, int]], windows: list[int], window: int, one_waits: bool
+) -> None:
+    """It goes where `SendQueue.send_at_once` would have it, and changes the same; nobody is woken."""
+    sides: list[list[Path]] = []
+    for _ in range(2):
+        first = Path(RpcConfig(write_high_water_bytes=20_000))
+        second = Path(beside=first)
+        sides.append([first, second, Path(beside=second)])
+        for one, each in zip(sides[-1], windows, strict=True):
+            one.stream.send_window = each
+        first.engine.output.window = window
+        if one_waits:
+            sides[-1][2].stream.outbox.append(b"before")
+    queues, puts = sides
+    mine, theirs = (side[0].engine.output for side in sides)
+    for which, size in wanted:
+        message = SharedMessage(Action, b"", bytes(size))
+        went = mine.send_at_once(queues[which].stream, bytes(size))
+        assert (puts[which].path.put_shared(message) is not None) == went
+    assert not any(one.wakes or one.call.left for one in puts)
+    assert (mine.window, mine.out_size) == (theirs.window, theirs.out_size)
+    assert [one.stream.send_window for one in queues] == [one.stream.send_window for one in puts]
+    assert mine.take_output() == theirs.take_output()
+
+
+def test_who_puts_a_message_gets_what_has_it_sent() -> None:
+    first = Path()
+    second = Path(beside=first)
+    message = SharedMessage(Action, b"", b"")
+    wakes = [one.path.put_shared(message) for one in (first, first, second)]
+    assert wakes[0] is wakes[1]
+    assert first.wakes == 0
+    for wake in wakes:
+        assert wake is not None
+        wake()
+    assert (first.wakes, second.wakes) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [SharedMessage(Action, b"", bytes(SHORT_BYTES + 1)), SharedMessage(Observation, b"", b"x")],
+    ids=["long", "of another type"],
+)
+def test_what_is_unusual_is_not_put(message: SharedMessage) -> None:
+    one = Path()
+    one.engine.output.window = WINDOW
+    assert one.path.put_shared(message) is None
+    assert (one.engine.out_size, one.call.left) == (0, [])
+
+
+class Broken(SharedMessage):
+    """Cannot be put together."""
+
+    def payload(self) -> bytes:
+        raise KeyError
+
+
+def test_a_message_that_cannot_be_put_together_changes_nothing() -> None:
+    one = Path()
+    output = one.engine.output
+    before = output.window, output.out_size, one.stream.send_window
+    with pytest.raises(KeyError):
+        one.path.put_shared(Broken(Action, b"", b""))
+    assert (output.window, output.out_size, one.stream.send_window) == before
+    assert not one.engine.take_output()

@@ -118,7 +118,7 @@ async def test_messages_go_to_their_call_and_what_is_of_no_call_nowhere(autojump
 
     def answer(stream: Any) -> None:
         if stream.id == 1:
-            path = MessagePath(None, inbox, Action, Action)  # type: ignore[arg-type]  # nothing is unusual here
+            path = MessagePath(None, inbox, Action)  # type: ignore[arg-type]  # nothing is unusual here
             path.connect(stream, read.engine, read.writer.wake)
 
     data = [frame(DATA, 0, number, message(bytes([number]))) for number in (1, 3)]

@@ -148,8 +148,8 @@ MUTATIONS = (
         "every actor shown the same observation",
         "the map of who sees what is not looked at",
         "trial/_ticks.py",
-        "        append(SendShared(index, shared[indexes[index]]))",
-        "        append(SendShared(index, shared[indexes[0]]))",
+        "[shared[indexes[index]] for index in participants]",
+        "[shared[indexes[0]] for index in participants]",
     ),
     Mutation(
         "final rewards lost",

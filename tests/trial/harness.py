@@ -52,6 +52,7 @@ from trio_cogment.trial import (
     TimerKind,
     TrialMachine,
     TrialRules,
+    unbatched,
     validate_params,
 )
 from trio_cogment.trial._trial_table import Phase
@@ -131,6 +132,7 @@ class Play:
         self.beside.check()
         if isinstance(event, Lost):
             self.lost.add(event.participant)
+        effects = unbatched(effects)
         for effect in effects:
             self._perform(effect)
         self.check_counts()
@@ -170,6 +172,7 @@ class Play:
             assert not self.states or effect.state > self.states[-1]
             self.states.append(effect.state)
         else:
+            assert isinstance(effect, Note)
             self.notes.append(effect)
 
     def begin(self) -> Play:

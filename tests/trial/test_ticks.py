@@ -6,7 +6,7 @@ import pytest
 
 from trio_cogment.api.common_pb2 import Action, ActorRunTrialOutput, Reward, RewardSource, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput, ObservationSet
-from trio_cogment.trial import ENVIRONMENT, Effect, Received, SendShared, TimerKind
+from trio_cogment.trial import ENVIRONMENT, Effect, Received, SendBatch, SendShared, TimerKind
 
 from .harness import LAST, NORMAL, Play, actor, kind_of, make_params, play_ticks
 
@@ -18,6 +18,28 @@ def bytes_held(effects: Iterable[Effect]) -> int:
     pieces = {id(tail): tail for effect in effects if isinstance(effect, SendShared) for tail in effect.shared.tails}
     assert pieces
     return sum(map(len, pieces.values()))
+
+
+def test_what_all_are_shown_is_one_effect_with_each_ones_rewards_before_what_it_sees() -> None:
+    play = Play().start()
+    play.observe(0)
+    play.act(0)
+    play.act(1)
+    sources = [RewardSource(value=1, confidence=1)]
+    play.feed(
+        Received(
+            ENVIRONMENT, EnvRunTrialOutput(state=NORMAL, reward=Reward(tick_id=-1, receiver_name="b", sources=sources))
+        )
+    )
+    observed = ObservationSet(tick_id=1, timestamp=1, observations=[b"seen"], actors_map=[0, 0])
+    event = Received(ENVIRONMENT, EnvRunTrialOutput(state=NORMAL, observation_set=observed))
+    effects = play.beside.handle(event, play.now, play.wall_ns)
+    (batch,) = [effect for effect in effects if isinstance(effect, SendBatch)]
+    assert batch.participants == [0, 1, 1]
+    kinds = [kind_of(message.whole()) for message in batch.messages]
+    assert kinds == ["NORMAL/observation", "NORMAL/reward", "NORMAL/observation"]
+    assert batch.messages[0] is batch.messages[2]
+    assert not any(isinstance(effect, SendShared) for effect in effects)
 
 
 def test_ticks_are_numbered_and_stamped() -> None:

@@ -262,17 +262,18 @@ class FrameParser:
                 increment = flag << 24 | length >> 8
                 if usual and 0 < increment < _USUAL_INCREMENT:
                     # As `SendQueue.credit` and `SendQueue.credit_stream`, where nothing waits for it.
-                    small = increment < SMALL_INCREMENT
                     if not stream_id:
                         credit += increment
-                        updates += small
+                        if increment < SMALL_INCREMENT:
+                            updates += 1
                         position += 13
                         continue
                     stream = streams.get(stream_id)
                     if stream is not None and not stream.outbox:
                         stream.send_window = grown = stream.send_window + increment
                         if grown <= MAX_WINDOW:
-                            updates += small
+                            if increment < SMALL_INCREMENT:
+                                updates += 1
                             position += 13
                             continue
                         stream.send_window = grown - increment

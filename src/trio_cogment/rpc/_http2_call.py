@@ -109,7 +109,7 @@ class Http2Call(Call):
         self._plain_decode: Callable[[bytes], Any] = self._decode
         self._send_type = send_type
         self._inbox = Inbox(self, method.path)
-        self._path = MessagePath(self, self._inbox, receive_type, send_type)
+        self._path = MessagePath(self, self._inbox, receive_type)
         self._status: RpcError | None = None
         self._sending_done = False
         self._senders: deque[trio.lowlevel.Task] = deque()
@@ -117,6 +117,7 @@ class Http2Call(Call):
         # Once per message of a trial: without a function of this class in between.
         self.hand_over_nowait = self._path.send_nowait  # type: ignore[method-assign]  # of the same signature
         self.send_shared_nowait = self._path.send_shared_nowait  # type: ignore[method-assign]  # likewise
+        self.put_shared = self._path.put_shared  # type: ignore[method-assign]  # likewise
 
     @property
     @abc.abstractmethod
@@ -127,13 +128,14 @@ class Http2Call(Call):
         """Say whether messages are sent the usual way; called when anything has changed of what that depends on."""
         if self._hold:
             return  # a single message is held back: it never is
-        self._path.is_plain = not (
+        is_unusual = (
             self.over
             or self._sending_done
             or self._compression
             or self._replay is not None
             or not self._stream.headers_sent
         )
+        self._path.sends = None if is_unusual else self._send_type
 
     # --- receiving ---
 

@@ -15,13 +15,14 @@ from google.protobuf.message import DecodeError, Message
 from trio_cogment.base.shared_message import LOCATED_BYTES, SharedMessage, locator
 from trio_cogment.budget.turns import LARGE_BYTES
 from trio_cogment.rpc._engine import Engine
-from trio_cogment.rpc._frames import MAX_WINDOW
+from trio_cogment.rpc._frames import MAX_WINDOW, MESSAGE_HEADER
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 from trio_cogment.rpc.calls import UNKNOWN_SIZE
 
-#: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan.
-SHORT_BYTES: Final = 16 * 1024
+#: Messages up to this size may go without asking for room: the output takes no more of them than it may without a loan,
+#: and with its prefix one is in the smallest frame that a peer may insist on (RFC 9113, 4.2).
+SHORT_BYTES: Final = 16 * 1024 - PREFIX_BYTES
 
 
 class UnusualMessages(Protocol):
@@ -47,10 +48,9 @@ class MessagePath:
         call: what is unusual is left to it.
         inbox: of the call.
         receive_type: of the messages that come.
-        send_type: of those that are sent.
 
     Attributes:
-        is_plain: messages may be sent, and as they are: after the headers; the call sets it.
+        sends: messages of this type may be sent, and as they are: after the headers; the call sets it. None: none may.
         packs: messages that come may be compressed; the call sets it.
         answering: a message has been received since the last one was sent.
         locate: makes a shared message of a large one (`shared_message.locator`); None: nothing does, or nobody takes
@@ -58,21 +58,18 @@ class MessagePath:
     """
 
     __slots__ = (
-        "_call", "_decode", "_inbox", "_longest", "_most", "_output", "_receive_type", "_send_type", "_stream", "_wake",
-        "_window", "answering", "is_plain", "locate", "packs",
+        "_call", "_decode", "_inbox", "_longest", "_most", "_output", "_receive_type", "_stream", "_wake", "_window",
+        "answering", "locate", "packs", "sends",
     )  # fmt: skip
 
-    def __init__(
-        self, call: UnusualMessages, inbox: Inbox, receive_type: type[Message], send_type: type[Message]
-    ) -> None:
+    def __init__(self, call: UnusualMessages, inbox: Inbox, receive_type: type[Message]) -> None:
         self._call = call
         self._inbox = inbox
         self._decode: Callable[[Any], Any] = receive_type.FromString  # of bytes
         self._receive_type = receive_type
-        self._send_type = send_type
         self._longest = self._most = 0
         self.locate: Callable[[bytes | memoryview], SharedMessage | None] | None = None
-        self.is_plain = False
+        self.sends: type[Message] | None = None
         self.packs = False
         self.answering = False
 
@@ -132,7 +129,7 @@ class MessagePath:
 
     def send_nowait(self, message: Message | SharedMessage, size: int = UNKNOWN_SIZE) -> None:
         """See `Call.hand_over_nowait`."""
-        if not self.is_plain or type(message) is not self._send_type:
+        if type(message) is not self.sends:
             if isinstance(message, SharedMessage):
                 self.send_shared_nowait(message)
             else:
@@ -148,20 +145,40 @@ class MessagePath:
 
     def send_shared_nowait(self, message: SharedMessage) -> None:
         """See `Call.send_shared_nowait`."""
+        wake = self.put_shared(message)
+        if wake is not None:
+            wake()
+        else:
+            self._call.send_unusual_shared(message)
+
+    def put_shared(self, message: SharedMessage) -> Callable[[], None] | None:
+        """See `Call.put_shared`."""
+        # This is the hot path: once per actor and tick. So it is `SendQueue.send_at_once` without its call.
+        if self.answering or message.kind is not self.sends:
+            return None
         payload = message.encoded  # most often there has been another receiver before
-        if self.is_plain and not self.answering and message.kind is self._send_type:
-            size = len(payload) if payload else message.ByteSize()
-            if size <= self._longest:
-                if self._output.send_at_once(self._stream, payload or message.payload()):
-                    self._wake()
-                    return
-            elif size <= self._most and not payload:
-                tails = message.tails
-                if len(tails) == 1 and self._output.send_large_at_once(self._stream, message.head, tails[0]):
-                    self._wake()
-                    return
-        self._call.send_unusual_shared(message)
+        length = len(payload) if payload else message.ByteSize()
+        if length > self._longest:
+            return self._wake if not payload and length <= self._most and self._put_large(message) else None
+        size = length + PREFIX_BYTES
+        stream, output = self._stream, self._output
+        if size > stream.send_window or size > output.window or stream.outbox or output.out_size >= output._mark:
+            return None
+        header = MESSAGE_HEADER.pack(size << 8, 0, stream.id, 0, length)
+        output._out.append(header + (payload or message.payload()))
+        stream.send_window -= size
+        output.window -= size
+        output.out_size += size + 9
+        return self._wake
+
+    def _put_large(self, message: SharedMessage) -> bool:
+        tails = message.tails
+        return len(tails) == 1 and self._output.send_large_at_once(self._stream, message.head, tails[0])
 
     def put(self, payload: bytes) -> bool:
         """Put a message into the output if that is all there is to it, and return whether it was."""
-        return self.is_plain and len(payload) <= self._longest and self._output.send_at_once(self._stream, payload)
+        return (
+            self.sends is not None
+            and len(payload) <= self._longest
+            and self._output.send_at_once(self._stream, payload)
+        )

@@ -181,6 +181,15 @@ class Call(abc.ABC, Generic[SentT, ReceivedT]):
         whole: Any = message.whole()
         self.hand_over_nowait(whole)
 
+    def put_shared(self, message: SharedMessage) -> Callable[[], None] | None:
+        """Put one message into the output of the connection, where that is all that `send_shared_nowait` would do.
+
+        Returns:
+            Has the output sent soon; call it, once for as many messages as have it in common. None: nothing has been
+            done, and `send_shared_nowait` sends the message.
+        """
+        return None
+
     @property
     def passes_objects(self) -> bool:
         """Whether the other end is in this process, and gets a `SharedMessage` as the object that it is."""

@@ -38,12 +38,14 @@ from trio_cogment.trial._events import (
     ParametersComplete,
     Received,
     Send,
+    SendBatch,
     SendShared,
     SoftEnd,
     Timer,
     TimerFired,
     TimerKind,
     TrialRules,
+    unbatched,
 )
 from trio_cogment.trial._machine import TrialMachine
 from trio_cogment.trial._params import buffered_ticks, validate_params, validate_trial_id, validate_user_id
@@ -71,6 +73,7 @@ __all__ = [
     "ParametersComplete",
     "Received",
     "Send",
+    "SendBatch",
     "SendShared",
     "SoftEnd",
     "Timer",
@@ -79,6 +82,7 @@ __all__ = [
     "TrialMachine",
     "TrialRules",
     "buffered_ticks",
+    "unbatched",
     "validate_params",
     "validate_trial_id",
     "validate_user_id",

@@ -8,6 +8,7 @@ otherwise it is the interpreter that makes them in a compiled wheel, too.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -224,6 +225,23 @@ class SendShared(Send):
         return self.shared.whole()
 
 
+@dataclass(slots=True, init=False)
+class SendBatch:
+    """Send each of several participants a message, as one `SendShared` after the other would.
+
+    Attributes:
+        participants: one of them may be here more than once.
+        messages: of each the one at its place.
+    """
+
+    participants: list[int]
+    messages: list[SharedMessage]
+
+    def __init__(self, participants: list[int], messages: list[SharedMessage]) -> None:
+        self.participants = participants
+        self.messages = messages
+
+
 @dataclass(slots=True)
 class Close:
     """No more messages to a participant: after END (`error` is None), or because it broke the protocol."""
@@ -269,4 +287,15 @@ class Note:
     text: str
 
 
-Effect: TypeAlias = Connect | Send | Close | ArmTimer | DisarmTimer | EmitSample | Announce | Note
+Effect: TypeAlias = Connect | Send | SendBatch | Close | ArmTimer | DisarmTimer | EmitSample | Announce | Note
+
+
+def unbatched(effects: Iterable[Effect]) -> list[Effect]:
+    """Return the effects with the messages of each batch on their own, in their order."""
+    single: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, SendBatch):
+            single += map(SendShared, effect.participants, effect.messages)
+        else:
+            single.append(effect)
+    return single

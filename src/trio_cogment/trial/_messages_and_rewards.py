@@ -130,5 +130,10 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
 
 def send_rewards(trial: TrialMemory, actor: Actor) -> None:
     """Send an actor what it was rewarded with since its last observation, as one Reward."""
+    trial.out.append(take_rewards(actor))
+
+
+def take_rewards(actor: Actor) -> SendShared:
+    """Return what `send_rewards` sends; it counts as sent."""
     given, actor.rewards = actor.rewards, []
-    trial.out.append(reward_effect(actor.index, actor.name, actor.reward_tick, given))
+    return reward_effect(actor.index, actor.name, actor.reward_tick, given)

@@ -15,11 +15,17 @@ from typing import Any, Final, TypeAlias
 from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.base.outcome import EndCause
-from trio_cogment.base.shared_message import Content, SharedActionSet, SharedObservation, SharedObservationSet
+from trio_cogment.base.shared_message import (
+    Content,
+    SharedActionSet,
+    SharedMessage,
+    SharedObservation,
+    SharedObservationSet,
+)
 from trio_cogment.trial import _rates
-from trio_cogment.trial._events import EmitSample, Send, SendShared, Timer, TimerKind
+from trio_cogment.trial._events import EmitSample, Send, SendBatch, SendShared, Timer, TimerKind
 from trio_cogment.trial._memory import Breakage, TrialMemory
-from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, send_rewards
+from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, take_rewards
 from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._samples import STEPS_USED_UP
 from trio_cogment.trial._stream_table import StreamInput
@@ -77,29 +83,44 @@ def next_tick(trial: TrialMemory, _environment: Participant, observations: AnyOb
     begin_tick(trial, observations)
     shared = shared_observations(trial, observations)
     indexes = trial.mapping
-    append = trial.out.append
     engaged, timed = trial.engaged, trial.timed
-    trial.awaited = awaited = set(trial.engaged_indexes)
+    participants = trial.engaged_indexes
     if trial.at_rates:
         engaged = _rates.observed(trial)
         timed = [actor for actor in timed if actor.observed_tick == trial.tick_id]
-        awaited.intersection_update([actor.index for actor in engaged])
+        participants = [actor.index for actor in engaged]
+    trial.awaited = awaited = set(participants)
+    messages: list[SharedMessage] = [shared[indexes[index]] for index in participants]
     for actor in engaged:
-        index = actor.index
         if actor.rewards:
-            # Before the observation: an actor learns by relating the reward to what it did last.
-            send_rewards(trial, actor)
-        append(SendShared(index, shared[indexes[index]]))
+            participants, messages = _with_rewards(engaged, messages)
+            break
+    if participants:
+        trial.out.append(SendBatch(participants, messages))
     for actor in timed:
         trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)
     if trial.tick_hz:
         _rates.arm_tick(trial)
     if trial.log is not None:
         for sample in trial.log.leaving():
-            append(EmitSample(sample))
+            trial.out.append(EmitSample(sample))
     if not awaited:
         # Nobody is left to act: the trial goes on with defaults, as fast as its environment.
         complete_actions(trial)
+
+
+def _with_rewards(actors: list[Actor], observations: list[SharedMessage]) -> tuple[list[int], list[SharedMessage]]:
+    """Return what a `SendBatch` has, of each actor its rewards, if it has any, and its observation."""
+    participants: list[int] = []
+    messages: list[SharedMessage] = []
+    for actor, observation in zip(actors, observations, strict=True):
+        if actor.rewards:
+            # Before the observation: an actor learns by relating the reward to what it did last.
+            participants.append(actor.index)
+            messages.append(take_rewards(actor).shared)
+        participants.append(actor.index)
+        messages.append(observation)
+    return participants, messages
 
 
 def miss_ticks(trial: TrialMemory, environment: Participant, observations: AnyObservationSet) -> None:

@@ -16,7 +16,7 @@ from trio_cogment.base.outcome import EndCause
 from trio_cogment.base.services import TRIAL_ID
 from trio_cogment.rpc import Metadata, SharedMessage
 from trio_cogment.servers.orchestrator._outboxes import Outboxes, outbox_memory
-from trio_cogment.servers.orchestrator._participant_stream import ParticipantStream
+from trio_cogment.servers.orchestrator._participant_stream import ParticipantStream, post_batch
 from trio_cogment.trial import Event, Lost, Received
 
 
@@ -35,6 +35,8 @@ class Full:
         raise trio.WouldBlock
 
     send_shared_nowait = hand_over_nowait
+
+    def put_shared(self, message: SharedMessage) -> None: ...
 
     async def hand_over(self, message: object) -> None:
         await self.room.wait()
@@ -130,6 +132,8 @@ class Slow:
         self.sent.append(message.details)
 
     send_shared_nowait = hand_over_nowait
+
+    def put_shared(self, message: SharedMessage) -> None: ...
 
     async def hand_over(self, message: Any) -> None:
         while not self.room:
@@ -252,6 +256,49 @@ async def test_what_is_posted_goes_out_at_once_or_in_its_turn() -> None:
         one.post("h")
         assert one.tasks == ["outbox of ann"] * 2
     assert one.fed == []
+
+
+async def test_a_batch_is_in_order_for_who_has_to_wait_and_reaches_the_others() -> None:
+    """One that is there twice, for a reward and an observation, gets both in this order, though the first waits."""
+    async with side() as slow, side() as quick, side() as away:
+        slow.attach()
+        quick.call.room = 100
+        quick.attach()
+        streams = {0: slow.stream, 1: quick.stream, 2: away.stream}
+        post_batch(streams, [2, 0, 0, 1, 1], [shared(text) for text in "abcde"])
+        assert quick.call.sent == ["d", "e"]
+        assert (slow.counts()[0], away.counts()[0]) == (2, 1)  # who has not come yet finds its message
+        slow.call.give_room(100)
+        away.call.room = 100
+        away.attach()
+        await settle()
+        assert (slow.call.sent, away.call.sent) == (["b", "c"], ["a"])
+
+
+class Put(Slow):
+    """Puts messages into the output of a connection."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self.wake = wake
+
+    def put_shared(self, message: SharedMessage) -> Any:
+        self.hand_over_nowait(message)
+        return self.wake
+
+
+async def test_the_writer_of_a_connection_is_woken_once_for_what_a_batch_has_for_it() -> None:
+    woken: list[str] = []
+    here, there = (lambda: woken.append("here")), (lambda: woken.append("there"))
+    async with side() as first, side() as second, side() as third:
+        sides = [first, second, third]
+        for one, wake in zip(sides, (here, here, there), strict=True):
+            one.call = Put(wake)
+            one.call.room = 100
+            one.attach()
+        post_batch(dict(enumerate(one.stream for one in sides)), [0, 0, 1, 2], [shared(text) for text in "abcd"])
+        assert [one.call.sent for one in sides] == [["a", "b"], ["c"], ["d"]]
+        assert woken == ["here", "there"]
 
 
 @pytest.mark.parametrize(("limits", "most"), [({"max_messages": 3}, 3), ({"max_bytes": 4 * SIZE}, 4)])

@@ -27,7 +27,7 @@ from trio_cogment.servers.orchestrator._alarms import Alarms
 from trio_cogment.servers.orchestrator._datalog import Datalog
 from trio_cogment.servers.orchestrator._glance import Glance, glance
 from trio_cogment.servers.orchestrator._info import describe
-from trio_cogment.servers.orchestrator._participant_stream import ParticipantStream
+from trio_cogment.servers.orchestrator._participant_stream import ParticipantStream, post_batch
 from trio_cogment.servers.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.servers.orchestrator._room import Holding
 from trio_cogment.servers.orchestrator._tick_bytes import FREE_BYTES, TickBytes, tick_memory
@@ -45,6 +45,7 @@ from trio_cogment.trial import (
     Joined,
     Note,
     Send,
+    SendBatch,
     SendShared,
     SoftEnd,
     Timer,
@@ -246,6 +247,8 @@ class Trial:
             for effect in effects:
                 if type(effect) is SendShared and streams is not None:  # the usual ones, without a call
                     streams[effect.participant].post_shared(effect.shared)
+                elif type(effect) is SendBatch and streams is not None:
+                    post_batch(streams, effect.participants, effect.messages)
                 elif type(effect) is Send and streams is not None:
                     streams[effect.participant].post(effect.message)
                 else:
@@ -360,6 +363,10 @@ class Trial:
     def _send_shared(self, effect: SendShared) -> None:
         assert self._streams is not None
         self._streams[effect.participant].post_shared(effect.shared)
+
+    def _send_batch(self, effect: SendBatch) -> None:
+        assert self._streams is not None
+        post_batch(self._streams, effect.participants, effect.messages)
 
     def _connect(self, effect: Connect) -> None:
         assert self._streams is not None
@@ -504,6 +511,7 @@ class Trial:
 _PERFORM: Final[dict[type, Callable[[Trial, Any], None]]] = {
     Send: Trial._send,
     SendShared: Trial._send_shared,
+    SendBatch: Trial._send_batch,
     Connect: Trial._connect,
     Close: Trial._close,
     ArmTimer: Trial._arm,

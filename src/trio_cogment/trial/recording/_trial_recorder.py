@@ -6,7 +6,7 @@ from typing import Any
 
 from trio_cogment.base.errors import LocalProtocolError
 from trio_cogment.base.shared_message import SharedObservationSet
-from trio_cogment.trial import Effect, Event, Received, TrialMachine, TrialRules
+from trio_cogment.trial import Effect, Event, Received, TrialMachine, TrialRules, unbatched
 from trio_cogment.trial.recording._trial_lines import as_text, header_of, line_of, state_of
 
 #: More lines than the longest trial of a test has; a trial that never ends must not fill the memory.
@@ -94,7 +94,7 @@ class RecordingMachine(TrialMachine):
         except LocalProtocolError as error:
             recorded.add({"out": "refused", "error": str(error)})
             raise
-        for effect in effects:
+        for effect in unbatched(effects):
             recorded.add(line_of(effect))
         recorded.add_state()
         return effects
