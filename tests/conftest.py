@@ -25,7 +25,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile(os.environ.get("TRIO_COGMENT_TESTS_PROFILE", "patient"))
 
-_OUTLIVES_TERMINAL = "TRIO_COGMENT_TESTS_OUTLIVE_TERMINAL"
+#: Not with the project's prefix: its commands warn about variables with it that they do not know.
+_OUTLIVES_TERMINAL = "TESTS_OUTLIVE_TERMINAL"
 
 
 def take_usual_surroundings() -> None:
