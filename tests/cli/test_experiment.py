@@ -75,6 +75,30 @@ def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
     assert (len(written["written"]), written["trials"], written["steps"]) == (5, 6, 90)
 
 
+def test_an_export_leaves_nothing_of_people_who_are_forgotten(folder: Path) -> None:
+    """Also if nobody is left, or nothing is written of trials."""
+    trial = "environment: CartPole-v1\n    arguments: {max_episode_steps: 2}"
+    (folder / "s.yaml").write_text(f"name: s\nparticipants: {{id: code, allow: [ann]}}\ntrials:\n  - {trial}\n")
+    assert run("play", "s.yaml", "--demo").exit_code == 0
+    export = ("experiment", "export", "s.yaml", "--data=.cogment/s.demo.db", "--output=tables")
+    trials = folder / "tables" / "trials"
+    assert run(*export).exit_code == 0
+    assert trials.exists()
+    (trials / "notes.txt").write_text("mine")
+    assert "notes.txt" in run(*export, "--storage=none").output
+    (trials / "notes.txt").unlink()
+    assert run(*export, "--storage=none").exit_code == 0
+    assert not trials.exists()
+    assert run(*export).exit_code == 0
+    assert "trials deleted: 1 of 1" in run("experiment", "forget", "s.yaml", "ann", "--data=.cogment/s.demo.db").output
+    assert run(*export).exit_code == 0
+    assert [path.name for path in (folder / "tables").iterdir() if path.name.startswith((".", "trials"))] == []
+    trials.mkdir()
+    (trials / "notes.txt").write_text("a folder of somebody else")
+    assert run(*export).exit_code == 0
+    assert trials.exists()
+
+
 @pytest.mark.parametrize(
     ("participants", "most"),
     [("query:PID", 4), ("code, allow: [a, b, c, d, e], keep_out: [a, b]", 2), ("drawn", 4)],

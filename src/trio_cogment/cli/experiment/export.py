@@ -34,7 +34,8 @@ _MAX_ARCHIVED_BYTES = 128 * 2**20
     type=FilePath(path_type=Path),
     required=True,
     metavar="FOLDER",
-    help="Where the tables are written. Tables of before are replaced.",
+    help="Where the tables are written. Tables of before are replaced; trials of before that are not written again "
+    "are removed.",
 )
 @click.option(
     "--storage",
@@ -65,6 +66,9 @@ def export(file: Path, output: Path, storage: str, data: Path | None, as_json: b
             counts = (0, 0)
             if storage != "none" and trials:
                 counts = trio.run(_export_trials, storage, output / _TRIALS, trials)
+            if not counts[0]:
+                # Those of an export of before: of people who are forgotten by now, perhaps.
+                _remove_trials(output / _TRIALS)
     except OSError as error:
         raise Failure(f"{_COMMAND}: {error.filename or output}: {error.strerror or error}") from error
     paths = [str(output / name) for name in written]
@@ -75,6 +79,13 @@ def export(file: Path, output: Path, storage: str, data: Path | None, as_json: b
         click.echo(path_of_table)
     if counts[0]:
         click.echo(f"{output / _TRIALS}: {counts[0]} trials, {counts[1]} steps")
+
+
+def _remove_trials(folder: Path) -> None:
+    if folder.is_dir():
+        from trio_cogment.rl.datasets.parquet import remove_dataset
+
+        remove_dataset(folder)
 
 
 async def _export_trials(storage: str, folder: Path, trials: list[str]) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from trio_cogment.base.host.beside import make_folder_beside
 from trio_cogment.base.outcome import counted
 from trio_cogment.rl.datasets.arrow import pa, parquet_file
 from trio_cogment.rl.datasets.payloads import Form
-from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
+from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right, remove_beside
 from trio_cogment.rl.datasets.step_groups import ROW_GROUP_ROWS, StepGroup, StepWriter, group_names
 from trio_cogment.rl.datasets.tables import TRIALS
 from trio_cogment.rl.datasets.trials import TrialRecord
@@ -255,6 +255,23 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     if not is_dataset(path):
         raise FailedPreconditionError(f"parquet: {path} is not a data set, so it is not replaced")
     _check_own(path)
+
+
+def remove_dataset(target: Path) -> None:
+    """Remove a data set, if there is one at a place; any other folder is left alone.
+
+    Raises:
+        FailedPreconditionError: it has files of somebody else in it, or cannot be removed.
+    """
+    path = Path(os.path.realpath(target))
+    put_right(path)
+    if not is_dataset(path):
+        return
+    _check_own(path)
+    try:
+        remove_beside(path, path)
+    except OSError as error:
+        raise FailedPreconditionError(f"parquet: {path}: {error.strerror or error}") from error
 
 
 def _check_own(path: Path) -> None:

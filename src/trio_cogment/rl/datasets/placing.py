@@ -142,7 +142,7 @@ def put_right(target: Path) -> None:
                 continue
             try:
                 if os.path.lexists(target) and not is_empty(target):
-                    _remove_replaced(aside, target)
+                    remove_beside(aside, target)
                 else:
                     os.rename(aside, target)  # also onto an empty folder, which a script may have made since
                     _log.warning("%s: an export was killed while it replaced this; what was there is back", target)
@@ -164,10 +164,11 @@ def _moved_away(target: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def _remove_replaced(aside: Path, target: Path) -> None:
+def remove_beside(folder: Path, target: Path) -> None:
+    """Remove a folder, which is the one at a place or beside it; if this is killed, nothing by half is there."""
     temporary, hold = make_folder_beside(str(target))
     try:
-        os.rename(aside, temporary)
+        os.rename(folder, temporary)
         remove(temporary)
     finally:
         hold.release()
