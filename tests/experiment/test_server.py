@@ -515,6 +515,34 @@ async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: Moc
         assert server.parameters_of("a b") == {}  # what the file does not name is not kept, and the id is there
 
 
+@pytest.mark.parametrize(
+    ("more", "kept", "left_out"),
+    [
+        ({"token": "z" * 4096}, ["PID", "token"], None),
+        ({"token": "z" * 4097, "a": "\0"}, ["PID"], ["token", "a"]),
+        ({"n" * 65: "x", "a": ""}, ["PID", "a"], ["n" * 64]),
+        ({str(k): "x" for k in range(40)}, ["PID", *map(str, range(31))], [*map(str, range(31, 40))]),
+        ({k: "z" * 4000 for k in "abcde"}, ["PID", *"abcd"], ["e"]),
+    ],
+)
+async def test_long_or_many_parameters_of_a_link_keep_nobody_out(
+    more: dict[str, str], kept: list[str], left_out: list[str] | None, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with running(tmp_path, example(participants=People(id="query:PID"))) as server:
+        async with page(server, parameters={"PID": "ann", **more}) as socket:
+            assert (await state(socket))["id"] == "ann"
+        assert list(server.parameters_of("ann")) == kept
+    [opened] = [detail for _, what, detail in events_of(tmp_path) if what == "page opened"]
+    assert opened.get("parameters_left_out") == left_out
+
+
+@pytest.mark.parametrize("who", ["x" * 129, "a\0", "a\nb"])
+async def test_an_id_that_cannot_be_used_is_named(who: str, tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path, example(participants=People(id="query:PID"))) as server:
+        async with page(server, parameters={"PID": who}) as socket:
+            assert "PID: expected 1 to 128 characters that can be printed" in (await socket.read())["reason"]
+
+
 async def test_people_with_codes_and_with_links(tmp_path: Path, autojump_clock: MockClock) -> None:
     allowed = frozenset(["ann-7", "bob-9"])
     async with running(tmp_path, example(participants=People(id="code", allow=allowed))) as server:

@@ -10,9 +10,11 @@ from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.experiment.definition import MAX_ANSWER_CHARACTERS
 from trio_cogment.play.page_messages import Ping, object_in, ping_of
 
-_MAX_PARAMETERS = 32
+#: Of a link's parameters so much is kept; platforms put tokens with signatures into links, of a kilobyte or more.
+MAX_PARAMETERS = 32
+MAX_PARAMETER_CHARACTERS = 4096
+_MAX_PARAMETERS_CHARACTERS = 16_384
 _MAX_NAME = 64
-_MAX_VALUE = 512
 _MAX_ANSWERS = 200
 _MAX_PIXELS = 100_000
 
@@ -23,7 +25,7 @@ class Enter:
 
     Attributes:
         ticket: by which the server knows the browser again; empty: it has none.
-        parameters: of the link.
+        parameters: of the link, all that there are; `kept_parameters` says which of them are kept.
         code: that the person has typed.
         tab: an id of the tab or window, which stays when its page is loaded again; empty: it says none.
         again: it was let in before, and has lost its connection since.
@@ -101,17 +103,48 @@ def text_of(value: Any, name: str, most: int) -> str:
     """
     if not isinstance(value, str) or len(value) > most or "\0" in value:
         raise InvalidArgumentError(f"{name}: expected a text of {most} characters at most")
+    return _whole(value, name)
+
+
+def kept_parameters(
+    parameters: Mapping[str, str], keeps: Callable[[str], bool]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return what is kept of a link's parameters, and the names of those which would be, and are too long or many.
+
+    Args:
+        parameters: of the link.
+        keeps: returns whether a parameter is kept.
+    """
+    kept: dict[str, str] = {}
+    left_out = []
+    room = _MAX_PARAMETERS_CHARACTERS
+    for name, value in parameters.items():
+        if not keeps(name):
+            continue
+        size = len(name) + len(value)
+        fits = len(name) <= _MAX_NAME and len(value) <= MAX_PARAMETER_CHARACTERS and size <= room
+        if not fits or len(kept) == MAX_PARAMETERS or "\0" in name + value:
+            left_out.append(name[:_MAX_NAME].replace("\0", ""))
+        else:
+            kept[name] = value
+            room -= size
+    return kept, tuple(left_out[:MAX_PARAMETERS])
+
+
+def _whole(value: Any, name: str) -> str:
     try:
-        value.encode()
+        if isinstance(value, str):
+            value.encode()
+            return value
     except UnicodeEncodeError:  # half of a character
-        raise InvalidArgumentError(f"{name}: expected a text") from None
-    return value
+        pass
+    raise InvalidArgumentError(f"{name}: expected a text")
 
 
-def _object(said: dict[str, Any], name: str, most: int) -> dict[str, Any]:
+def _object(said: dict[str, Any], name: str) -> dict[str, Any]:
     value = said.get(name, {})
-    if not isinstance(value, dict) or len(value) > most:
-        raise InvalidArgumentError(f"{name}: expected an object with {most} names at most")
+    if not isinstance(value, dict):
+        raise InvalidArgumentError(f"{name}: expected an object")
     return value
 
 
@@ -123,9 +156,10 @@ def _pixels(said: dict[str, Any], name: str) -> int:
 
 
 def _enter(said: dict[str, Any]) -> Enter:
+    # One that is too long is left out later: it is the platform's, and keeps nobody away.
     parameters = {
-        text_of(name, "parameters", _MAX_NAME): text_of(value, f"parameters: {name[:_MAX_NAME]}", _MAX_VALUE)
-        for name, value in _object(said, "parameters", _MAX_PARAMETERS).items()
+        _whole(name, "parameters"): _whole(value, f"parameters: {name[:_MAX_NAME]}")
+        for name, value in _object(said, "parameters").items()
     }
     ticket, code = text_of(said.get("ticket", ""), "ticket", 128), text_of(said.get("code", ""), "code", 128)
     tab = text_of(said.get("tab", ""), "tab", 128)
@@ -134,7 +168,9 @@ def _enter(said: dict[str, Any]) -> Enter:
 
 
 def _turn(said: dict[str, Any]) -> Turn:
-    answers = _object(said, "answers", _MAX_ANSWERS)
+    answers = _object(said, "answers")
+    if len(answers) > _MAX_ANSWERS:
+        raise InvalidArgumentError(f"answers: expected {_MAX_ANSWERS} names at most")
     for name, value in answers.items():
         _check_answer(name, value)
     return Turn(text_of(said.get("page"), "page", _MAX_NAME), answers, said.get("agrees") is True, _at_ms(said))

@@ -39,7 +39,7 @@ from trio_cogment.base.taking_up import RESUME_ATTEMPT, RESUME_TICK
 from trio_cogment.experiment import machine as machines
 from trio_cogment.experiment.definition import PLACEHOLDER, Experiment, PagePlan, Question
 from trio_cogment.experiment.machine import Effect, ExperimentMachine, Group, Participant
-from trio_cogment.experiment.messages import Enter, GoOn, Leave, Message, Turn, WayOut, parse
+from trio_cogment.experiment.messages import Enter, GoOn, Leave, Message, Turn, WayOut, kept_parameters, parse
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant
 from trio_cogment.experiment.tables import played_trials, tables_of, zipped
@@ -58,6 +58,7 @@ _TICKET_BYTES = 24
 _KEY_BYTES = 18
 _ID_BYTES = 7
 _MAX_WRONG_CODES = 5
+_MAX_ID_CHARACTERS = 128
 #: Notes of researchers that a page which is loaded again shows.
 _MAX_NOTES = 20
 _MAX_NOTE_CHARACTERS = 2000
@@ -391,8 +392,13 @@ class ExperimentServer:
         kind, _, name = self.experiment.participants.id.partition(":")
         if kind == "query":
             who = message.parameters.get(name, "").strip()
-            if not who or len(who) > 128 or not who.isprintable():
+            if not who:
                 raise InvalidArgumentError(f"this link is not complete: expected {name}=... in it")
+            if len(who) > _MAX_ID_CHARACTERS or not who.isprintable():
+                raise InvalidArgumentError(
+                    f"this link has an id that cannot be used: {name}: expected 1 to {_MAX_ID_CHARACTERS} characters "
+                    "that can be printed"
+                )
             return who
         if kind == "link":
             who, signature = message.parameters.get("participant", ""), message.parameters.get("signature", "")
@@ -424,8 +430,7 @@ class ExperimentServer:
         """Have a page be somebody's: the newest one is, and the one before it is told."""
         ticket = ticket or self._host.secret_bytes(_TICKET_BYTES).hex()
         new = who not in self.machine.people
-        keeps = self.experiment.participants.keeps
-        parameters = {name: value for name, value in message.parameters.items() if keeps(name)}
+        parameters, left_out = kept_parameters(message.parameters, self.experiment.participants.keeps)
         before = self._stored.get(who)
         if before is not None:
             self._tickets.pop(before.ticket, None)
@@ -446,7 +451,9 @@ class ExperimentServer:
             what = "tab changed"
         else:
             what = "reconnected" if message.again else "page opened"
-        self._note_page(who, what, width=message.width, height=message.height)
+        # Of later links nothing is kept, so nothing of them is left out.
+        more = {"parameters_left_out": left_out} if left_out and before is None else {}
+        self._note_page(who, what, width=message.width, height=message.height, **more)
         self._do(self.machine.attach(who, self.now()))
         self._show_others(who)
 

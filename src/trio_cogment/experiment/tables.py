@@ -57,7 +57,8 @@ _ACTIONS = {
 #: What each kind of event says.
 EVENT_KINDS = {
     "came": "somebody has come for the first time",
-    "page opened": "a page was opened, or loaded again; width and height are those of the page in CSS pixels",
+    "page opened": "a page was opened, or loaded again; width and height are those of the page in CSS pixels; "
+    "parameters_left_out: those of the first link that were too long or too many to be kept",
     "tab changed": "a page was opened in another tab or window while one was open, and has taken over; as before",
     "reconnected": "a page whose connection was lost, or whose server was stopped, is there again; as before",
     "page closed": "the page is gone: closed, or its connection was lost",
