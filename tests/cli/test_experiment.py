@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from string import ascii_letters
 
@@ -150,6 +152,41 @@ def test_nothing_that_a_forgotten_person_has_typed_is_in_a_file(
         content = path.read_bytes()
         assert not [text for text in typed if text in content], path
     assert all(text in kept.read_bytes() for text in others)
+
+
+def test_nobody_is_called_forgotten_while_another_program_reads_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is deleted would stay in the file, and in its log: that is said, and doing it again brings it to an end."""
+    monkeypatch.setattr("trio_cogment.base.sqlite_file._BUSY_SECONDS", 0.0)
+    text = (folder / "experiment.yaml").read_text()
+    ids = [f"secret-{k}" for k in range(4)]
+    (folder / "experiment.yaml").write_text(f"{text}participants: {{id: code, allow: [{', '.join(ids)}]}}\n")
+    assert run("play", "experiment.yaml", "--demo", "--data=e.db", "--storage=sqlite:t.db").exit_code == 0
+    forget = ["experiment", "forget", "experiment.yaml", "--data=e.db", "--storage=sqlite:t.db"]
+
+    def kept(who: str) -> bool:
+        return any(who.encode() in path.read_bytes() for path in folder.glob("[et].db*"))
+
+    def forgotten_beside_a_reader(file: str, who: str, table: str) -> Result:
+        with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute(f"SELECT count(*) FROM {table}").fetchone()
+            return run(*forget, who)
+
+    for who, file, table in ((ids[0], "e.db", "events"), (ids[1], "t.db", "trials")):
+        refused = forgotten_beside_a_reader(file, who, table)
+        assert refused.exit_code == 1
+        assert f"{file}: another program reads the file" in refused.output
+        assert "forgotten" not in refused.output
+        assert run(*forget, who).output.startswith(f"forgotten: {who}; ")
+        assert not kept(who)
+    # One that was interrupted when the rows were gone, and nothing else was done.
+    with closing(sqlite3.connect("e.db")) as raw, raw:
+        raw.execute("INSERT INTO meta VALUES ('unclean', 'true')")
+        raw.execute("DELETE FROM participants WHERE id = ?", (ids[2],))
+    assert "nothing is left of who was forgotten before" in run(*forget, ids[2]).output
+    assert "there is no participant" in run(*forget, ids[2]).output
 
 
 async def test_the_archive_of_the_researchers_page_has_the_trials(

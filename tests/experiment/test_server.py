@@ -522,7 +522,7 @@ async def test_people_with_ids_of_a_platform(tmp_path: Path, autojump_clock: Moc
         ({"token": "z" * 4097, "a": "\0"}, ["PID"], ["token", "a"]),
         ({"n" * 65: "x", "a": ""}, ["PID", "a"], ["n" * 64]),
         ({str(k): "x" for k in range(40)}, ["PID", *map(str, range(31))], [*map(str, range(31, 40))]),
-        ({k: "z" * 4000 for k in "abcde"}, ["PID", *"abcd"], ["e"]),
+        (dict.fromkeys("abcde", "z" * 4000), ["PID", *"abcd"], ["e"]),
     ],
 )
 async def test_long_or_many_parameters_of_a_link_keep_nobody_out(
@@ -538,9 +538,9 @@ async def test_long_or_many_parameters_of_a_link_keep_nobody_out(
 
 @pytest.mark.parametrize("who", ["x" * 129, "a\0", "a\nb"])
 async def test_an_id_that_cannot_be_used_is_named(who: str, tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with running(tmp_path, example(participants=People(id="query:PID"))) as server:
-        async with page(server, parameters={"PID": who}) as socket:
-            assert "PID: expected 1 to 128 characters that can be printed" in (await socket.read())["reason"]
+    experiment = example(participants=People(id="query:PID"))
+    async with running(tmp_path, experiment) as server, page(server, parameters={"PID": who}) as socket:
+        assert "PID: expected 1 to 128 characters that can be printed" in (await socket.read())["reason"]
 
 
 async def test_people_with_codes_and_with_links(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -166,6 +166,21 @@ def connect(path: str, *, full: bool = True, query_only: bool = False) -> sqlite
     return connection
 
 
+def empty_log(connection: sqlite3.Connection, path: str) -> None:
+    """Copy a database's log into its file and leave nothing in it, so that what was deleted is in neither.
+
+    Raises:
+        FailedPreconditionError: another program is reading, from what was there before.
+        sqlite3.Error: see `file_errors`.
+    """
+    busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise FailedPreconditionError(
+            f"storage: {path}: another program reads the file, so what is deleted stays in it; close that program, "
+            "and do it again"
+        )
+
+
 @contextmanager
 def file_errors(doing: str) -> Iterator[None]:
     """Translate the errors of files and SQLite to those of the store.

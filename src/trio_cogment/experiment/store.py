@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from trio_cogment.base.errors import FailedPreconditionError, NotFoundError
-from trio_cogment.base.sqlite_file import SqliteFormat, WritingConnection, file_errors
+from trio_cogment.base.sqlite_file import SqliteFormat, WritingConnection, connect, empty_log, file_errors
 from trio_cogment.base.sqlite_hold import DatabaseHold
 
 _SCHEMA = """
@@ -43,6 +42,9 @@ CREATE TABLE recoveries (count INTEGER NOT NULL);
 INSERT INTO recoveries VALUES (0);
 """
 FORMAT = SqliteFormat(user="server of an experiment", application_id=0x54434578, version=1, schema=_SCHEMA)  # "TCEx"
+
+#: In `meta` while something of those who were forgotten may be in the file.
+_UNCLEAN = "unclean"
 
 #: JSON of what is stored.
 Data: TypeAlias = dict[str, Any]
@@ -142,8 +144,15 @@ class ExperimentStore:
         """Store a batch, all or nothing of it.
 
         Raises:
+            FailedPreconditionError: there are `forgotten` ones, and another program is reading the file. Nothing was
+                stored, unless it has begun only just now; `is_unclean` in any case.
             CogmentError: see `file_errors`; nothing was stored.
         """
+        if batch.forgotten:
+            # First a change that a program which is reading now does not see: only then does it show that there is one.
+            with self._writing.transaction() as connection:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, 'true')", (_UNCLEAN,))
+            self._scrub("")
         with self._writing.transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", batch.meta.items())
             connection.executemany(
@@ -165,16 +174,31 @@ class ExperimentStore:
                 connection.execute("DELETE FROM participants WHERE id = ?", (who,))
                 connection.execute("DELETE FROM events WHERE participant = ?", (who,))
         if batch.forgotten:
-            self._scrub()
+            self.clean()
 
-    def _scrub(self) -> None:
-        """Have nothing of what was deleted be in the file's free pages, or in its log."""
+    @property
+    def is_unclean(self) -> bool:
+        """Whether there may be something in the file of those who were forgotten: the program was killed, say."""
+        return _UNCLEAN in self.meta()
+
+    def clean(self) -> None:
+        """Have nothing of what was deleted be in the file's free pages, or in its log.
+
+        Raises:
+            FailedPreconditionError: another program is reading the file; `is_unclean` stays true.
+            CogmentError: see `file_errors`.
+        """
+        self._scrub("VACUUM")
+        with self._writing.transaction() as connection:
+            connection.execute("DELETE FROM meta WHERE name = ?", (_UNCLEAN,))
+
+    def _scrub(self, before: str) -> None:
         # A transaction of their own is not possible for either.
         with file_errors(f"cannot write to {self.path}"):
             self._writing.close()
-            with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-                connection.execute("VACUUM")
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with closing(connect(self.path)) as connection:
+                connection.execute(before)
+                empty_log(connection, self.path)
 
     def meta(self) -> dict[str, str]:
         """Return names and values that are kept for the experiment as a whole."""

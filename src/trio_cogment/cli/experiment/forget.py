@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 import trio
@@ -45,6 +46,12 @@ def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: 
     experiment = read_experiment(file, _COMMAND)
     path = existing_data(data, experiment.name, _COMMAND)
     with data_errors(_COMMAND), opened_store(path, experiment.name) as store:
+        if store.is_unclean:  # of one before, which was interrupted
+            store.clean()
+            if all(each.id != participant for each in store.participants()):
+                text = f"{path}: nothing is left of who was forgotten before; there is no participant {participant!r}"
+                _say({"forgotten": None, "trials_deleted": 0, "trials": 0}, text, as_json)
+                return
         played = trials_of(store, participant)
         # The trials first: who is interrupted here can do it again.
         deleted = 0
@@ -63,10 +70,15 @@ def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: 
             if participant in group["members"]
         }
         store.write(Batch(forgotten=[participant], groups=groups))
+    done = {"forgotten": participant, "trials_deleted": deleted, "trials": len(played)}
+    _say(done, f"forgotten: {participant}; trials deleted: {deleted} of {len(played)}", as_json)
+
+
+def _say(done: dict[str, Any], text: str, as_json: bool) -> None:
     if as_json:
-        print_json({"forgotten": participant, "trials_deleted": deleted, "trials": len(played)})
-        return
-    click.echo(f"forgotten: {participant}; trials deleted: {deleted} of {len(played)}")
+        print_json(done)
+    else:
+        click.echo(text)
 
 
 async def _delete(storage: str, trials: list[str]) -> int:

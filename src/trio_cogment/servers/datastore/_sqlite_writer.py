@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from trio_cogment.base.errors import DataLossError, InvalidArgumentError
-from trio_cogment.base.sqlite_file import PAGE_BYTES, WritingConnection
+from trio_cogment.base.sqlite_file import PAGE_BYTES, WritingConnection, empty_log
 from trio_cogment.servers.datastore._chunk_layouts import SampleData, all_joined, joined, sizes_of
 from trio_cogment.servers.datastore._merging import begin_waiting, merge_late
 from trio_cogment.servers.datastore._recent_samples import ChangeSet, TrialChanges
@@ -328,6 +328,7 @@ class SqliteWriter:
             always: do so also if that is less than a tenth of it. Nothing of what was deleted is in the file then.
 
         Raises:
+            FailedPreconditionError: `always`, and another program is reading the file: it is there still.
             CogmentError: see `file_errors`; nothing was changed.
         """
         done = True
@@ -345,6 +346,8 @@ class SqliteWriter:
                 # Whoever interrupts the program does not wait until it is over.
                 connection.set_progress_handler(lambda: 0, 100_000)
                 connection.execute("VACUUM")
+                if always:
+                    empty_log(connection, self._path)
 
         with self._writing.transaction(before):
             pass

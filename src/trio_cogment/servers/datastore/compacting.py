@@ -69,6 +69,9 @@ def erase_deleted(path: str) -> None:
 
     Args:
         path: see `compact`, as the errors.
+
+    Raises:
+        FailedPreconditionError: as there; or another program is reading the file, which has everything still.
     """
     path = os.path.realpath(path)
     with _opened(path, DEFAULT_LEVEL) as writer:
