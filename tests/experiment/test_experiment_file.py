@@ -237,6 +237,19 @@ def test_what_is_no_answer(question: dict[str, Any], answer: object) -> None:
         Question(name="q", ask="?", **question).checked(answer)
 
 
+def test_capital_letters_and_blanks_of_what_is_typed_do_not_count() -> None:
+    for kind in ("text", "long"):
+        check = Question(name="q", ask="?", kind=kind, correct="Dark blue")
+        assert all(check.is_right(typed) for typed in ("Dark blue", "dark blue ", " DARK  BLUE"))
+        assert not any(check.is_right(typed) for typed in ("blue", "dark-blue", None))
+    assert not Question(name="q", ask="?", kind="choice", options=["a", "A"], correct="a").is_right("A")
+    people = People(id="code", allow=frozenset(["ann-7", "bob", "Bob"]))
+    assert [people.id_of_code(typed) for typed in ("ann-7", "Ann-7 ", "bob", "Bob", "BOB", "x", "")] == [
+        *("ann-7", "ann-7", "bob", "Bob"),
+        *(None, None, None),
+    ]
+
+
 async def test_trials_at_a_rate(tmp_path: Path) -> None:
     """Their parameters say so; and people need a default action."""
     rest = "    tick_hz: 15\n    observe_every: 30\n    hold_action: true\nwaiting: {size: 1}\n"

@@ -550,7 +550,7 @@ async def test_people_with_codes_and_with_links(tmp_path: Path, autojump_clock: 
             assert (await state(socket))["step"] == "code"
             await socket.say(type="enter", code="ann-8")
             assert (await state(socket))["wrong"]
-            await socket.say(type="enter", code=" ann-7 ")
+            await socket.say(type="enter", code=" Ann-7 ")
             assert (await state(socket))["id"] == "ann-7"
         async with page(server) as socket:
             await state(socket)

@@ -184,8 +184,21 @@ class Question:
         return int(answer) if whole else answer
 
     def is_right(self, answer: Any) -> bool:
-        """Return whether a checked answer is the right one."""
-        return self.correct is None or bool(answer == self.checked(self.correct))
+        """Return whether a checked answer is the right one; of texts, capital letters and blanks do not count."""
+        if self.correct is None:
+            return True
+        if self.kind in ("text", "long") and answer is not None:
+            return typed_alike(answer, self.correct)
+        return bool(answer == self.checked(self.correct))
+
+
+def typed_alike(one: str, other: str) -> bool:
+    """Return whether texts are the same but for capital letters and blanks, which keyboards of phones add."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def _is_text(value: str) -> bool:
@@ -484,6 +497,16 @@ class People:
         """The parameter of links that is the id; empty: none is."""
         kind, _, name = self.id.partition(":")
         return {"query": name, "link": "participant"}.get(kind, "")
+
+    def id_of_code(self, typed: str) -> str | None:
+        """Return whose code somebody has typed; None: it is nobody's.
+
+        Capital letters and blanks do not count, unless codes differ in nothing else.
+        """
+        if typed in self.allow:
+            return typed
+        alike = [code for code in self.allow if typed_alike(code, typed)]
+        return alike[0] if len(alike) == 1 else None
 
     def keeps(self, parameter: str) -> bool:
         """Return whether a parameter of links is kept."""

@@ -408,7 +408,7 @@ class ExperimentServer:
         if known is not None:
             return known
         if kind == "code":
-            return message.code if message.code in self.experiment.participants.allow else None
+            return self.experiment.participants.id_of_code(message.code)
         return base64.b32encode(self._host.secret_bytes(_ID_BYTES)).decode().rstrip("=").lower()
 
     def _signature(self, who: str) -> str:

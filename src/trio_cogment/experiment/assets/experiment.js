@@ -179,7 +179,7 @@ function Code({ state, enter }) {
   };
   return html`<form class="card" onSubmit=${submit}>
     <label class="block">Your code
-      <input type="text" required maxlength="128" autocomplete="off" value=${code}
+      <input type="text" required maxlength="128" autocomplete="off" autocapitalize="none" value=${code}
         onInput=${(/** @type {any} */ event) => setCode(event.target.value)} />
     </label>
     ${state.wrong && html`<p class="bad" role="alert">There is no such code.</p>`}

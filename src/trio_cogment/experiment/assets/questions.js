@@ -41,7 +41,8 @@ function Field({ question }) {
       : kind === "number"
         ? html`<input id=${id} name=${name} type="number" step=${question.integer ? 1 : "any"} min=${low} max=${high}
             required=${required} inputmode=${question.integer ? "numeric" : "decimal"} />`
-        : html`<input id=${id} name=${name} type="text" maxlength="500" autocomplete="off" required=${required} />`}
+        : html`<input id=${id} name=${name} type="text" maxlength="500" autocomplete="off" autocapitalize="none"
+            required=${required} />`}
   </div>`;
 }
 
