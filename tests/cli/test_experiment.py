@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -38,6 +39,15 @@ def run(*arguments: str) -> Result:
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def test_commands_that_are_printed_can_be_pasted(folder: Path) -> None:
+    made = run("init", "--experiment", "My study")
+    assert "cd 'My study' && " in made.output
+    name = "My Study e.yaml"
+    (folder / name).write_text("name: small\ntrials: [{environment: CartPole-v1}]\nwaiting: {groups: 1}\n")
+    done = run("play", name, "--demo", "--storage=none")
+    assert shlex.split(done.output.splitlines()[-1])[1:5] == ["trio-cogment", "experiment", "export", name]
 
 
 def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
@@ -219,6 +229,8 @@ async def test_the_archive_of_the_researchers_page_has_the_trials(
         (["play", "experiment.yaml", "--web=false"], "--web=false: expected a page to take part on"),
         (["experiment", "export", "experiment.yaml", "--output=x"], "nobody has taken part; --data names another one"),
         (["experiment", "forget", "experiment.yaml", "ann"], "nobody has taken part; --data names another one"),
+        (["experiment", "forget", "experiment.yaml", "-x"], "behind `--`: EXPERIMENT -- ID"),
+        (["experiment", "forget", "experiment.yaml", "--", "-x"], "nobody has taken part; --data names another one"),
     ],
 )
 def test_what_is_refused(arguments: list[str], error: str, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import string
 import sys
@@ -99,7 +100,7 @@ def _write(destination: Path, files: dict[str, str], command: str, as_json: bool
         return
     for path in written:
         click.echo(destination / path)
-    click.echo(f"\nNow: {_activation()}cd {destination} && {command}")
+    click.echo(f"\nNow: {_activation()}cd {shlex.quote(str(destination))} && {command}")
 
 
 def _activation() -> str:
@@ -107,7 +108,7 @@ def _activation() -> str:
     scripts = Path(sysconfig.get_path("scripts"))
     python = shutil.which("python")
     if (python is None or Path(python).parent != scripts) and (scripts / "activate").exists():
-        return f". {scripts / 'activate'} && "
+        return f". {shlex.quote(str(scripts / 'activate'))} && "
     return ""
 
 

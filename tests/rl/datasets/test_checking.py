@@ -117,8 +117,13 @@ async def test_keys_within_keys_that_were_played_in_another_order() -> None:
 
 
 def test_what_is_not_there() -> None:
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="no data set of Minari of this id here"):
         tc.check_dataset("nowhere-v0")
+
+
+def test_a_folder_is_none(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"expected the id of a data set of Minari, got a folder"):
+        tc.check_dataset(str(tmp_path))
 
 
 async def test_pictures_that_are_stored_as_they_are() -> None:

@@ -18,7 +18,18 @@ _FILE = "sqlite:"
 _COMMAND = "experiment forget"
 
 
-@click.command()
+class _Forget(click.Command):
+    """Says what to do with an id that is taken for an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            hint = "An id that begins with a dash goes to the end, behind `--`: EXPERIMENT -- ID"
+            raise click.UsageError(f"{error.format_message()} {hint}", ctx) from None
+
+
+@click.command(cls=_Forget)
 @click.argument("file", metavar="EXPERIMENT", type=FilePath(path_type=Path))
 @click.argument("participant", metavar="ID")
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -251,9 +252,8 @@ def run_demo(
         ends = trio.run(_demo, experiment, trials, path, storage, archive, configuration, people)
     for end, count in sorted(ends.items()):
         click.echo(f"{end}: {count}")
-    click.echo(
-        f"data: {path}\ntables: trio-cogment experiment export {options['target']} --data {path} --output tables"
-    )
+    command = ["trio-cogment", "experiment", "export", options["target"], "--data", str(path), "--output", "tables"]
+    click.echo(f"data: {path}\ntables: {shlex.join(command)}")
 
 
 def _delete_demo(path: Path, experiment: Experiment) -> None:

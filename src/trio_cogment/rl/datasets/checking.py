@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,11 @@ def check_dataset(dataset_id: str) -> list[DatasetFinding]:
     except NotFoundError as error:
         if "there are none" in str(error):
             return [DatasetFinding("no_steps", "there are no episodes")]
+        if Path(dataset_id).is_dir():
+            raise NotFoundError(
+                f"{str(dataset_id)!r}: expected the id of a data set of Minari, got a folder; "
+                "an export to Parquet loses nothing of what this looks for"
+            ) from error
         raise
     return [*_of_spaces(recordings), *_of_metadata(recordings), *_of_episodes(recordings)]
 

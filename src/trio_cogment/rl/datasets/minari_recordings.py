@@ -37,8 +37,7 @@ class MinariRecordings:
             self.dataset = minari.load_dataset(dataset_id)
         except (ValueError, FileNotFoundError, TypeError) as error:
             raise NotFoundError(
-                f"{dataset_id!r}: expected a folder of Parquet files, or the id of a data set of Minari that is "
-                f"here: {error}"
+                f"{dataset_id!r}: there is no data set of Minari of this id here, and no folder of this name: {error}"
             ) from error
         except ImportError as error:
             # Minari raises one of its own, without the package's name.
