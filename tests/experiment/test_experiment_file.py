@@ -11,6 +11,7 @@ import pytest
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.experiment.definition import ENDS, PARTICIPANT_COLUMNS, Experiment, People, Question
 from trio_cogment.experiment.experiment_file import load_experiment
+from trio_cogment.experiment.texts import Texts
 from trio_cogment.experiment.trials import ExperimentTrials
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment" / "experiment.yaml"
@@ -178,6 +179,17 @@ ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
         ("trials: [{name: x}]", "trials[0].environment: expected an id, or MODULE:FUNCTION"),
         (TRIALS + "name: My Study", "name: expected letters a to z, digits, - and _; got 'My Study'"),
         (TRIALS + "conditions: {}", "conditions: expected one or more"),
+        (TRIALS + "after: [{text: '![](no.png)'}]", "line 3: after[0].text: picture 'no.png': "),
+        (TRIALS + "after: [{consent: '![](no.png)'}]", "line 3: after[0].consent: picture 'no.png': "),
+        (TRIALS + "    text: '![](no%20such.png)'", "line 3: trials[0].text: picture 'no such.png': "),
+        (
+            TRIALS + "ends: {full: {text: '![](a.tiff)'}}",
+            "expected one of the kinds avif, gif, jpeg, jpg, png, svg, webp",
+        ),
+        *(
+            (f"{TRIALS}after: [{{text: '![]({address})'}}]", "pages load nothing from other servers; expected a file")
+            for address in ("https://else.example/a.png", "//else.example/a.png")
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file(text: str, error: str, tmp_path: Path) -> None:
@@ -185,6 +197,40 @@ def test_what_is_wrong_with_a_file(text: str, error: str, tmp_path: Path) -> Non
         read(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path))
     assert error in str(caught.value)
+
+
+PIXEL = b"GIF89a\1\0\1\0\0\0\0;"
+
+
+def test_pictures(tmp_path: Path) -> None:
+    (tmp_path / "a map.gif").write_bytes(PIXEL)
+    (tmp_path / "hello.md").write_text(
+        "# Hello\n\n![Map](<a map.gif>) ![](data:image/gif;base64,AA==) ![](/logo.png)\n"
+    )
+    text = TRIALS + "before:\n  - file: hello.md\n  - consent: 'as `![](none.png)` says'\n"
+    found = read(tmp_path, text)
+    assert {address: each.content for address, each in found.pictures.items()} == {"a%20map.gif": PIXEL}
+    shown = Texts(found.pictures).html(found.before[0].text)
+    assert f'<img src="pictures/{found.pictures["a%20map.gif"].name}" alt="Map" />' in shown
+    assert '<img src="data:image/gif;base64,AA==" alt="" /> <img src="/logo.png" alt="" />' in shown
+    (tmp_path / "a map.gif").unlink()
+    with pytest.raises(
+        InvalidArgumentError, match=r"line 4: before\[0\].file: hello.md, line 3: picture 'a map.gif': .*No such"
+    ):
+        read(tmp_path, text)
+
+
+def test_pictures_have_a_size(tmp_path: Path) -> None:
+    for number in range(9):
+        with (tmp_path / f"{number}.png").open("wb") as file:
+            file.truncate(4 * 2**20 + (number == 8))
+    pages = [f"after: [{{text: '{''.join(f'![]({each}.png)' for each in which)}'}}]" for which in (range(8), [8])]
+    assert len(read(tmp_path, TRIALS + pages[0]).pictures) == 8
+    with pytest.raises(InvalidArgumentError, match=r"8\.png: larger than 4 MiB"):
+        read(tmp_path, TRIALS + pages[1])
+    (tmp_path / "8.png").write_bytes(b"x")
+    with pytest.raises(InvalidArgumentError, match=r"picture '8\.png': expected 32 MiB of pictures at most in all"):
+        read(tmp_path, TRIALS + pages[0].replace("(7.png)", "(7.png)![](8.png)"))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import trio.testing
 
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, grant, token_text
 from tests.dashboard.shown import platform_with_pages
-from tests.experiment.test_server import running
+from tests.experiment.test_server import example, running
 from tests.gateways.openenv.games import Walk, game_of
 from tests.gateways.rest.playing import opened_proxy
 from tests.play.pages import Counting, params, platform_of
@@ -31,6 +31,7 @@ from trio_cogment.dashboard import open_dashboard
 from trio_cogment.environments.serving import environment
 from trio_cogment.environments.spec import RL_SPEC
 from trio_cogment.experiment.routes import experiment_routes
+from trio_cogment.experiment.texts import Picture
 from trio_cogment.gateways.openenv.server import opened_application
 from trio_cogment.gateways.rest import rest_routes
 from trio_cogment.platform import open_platform
@@ -56,7 +57,7 @@ OPEN = {
     *("/", "/enter", "/enter/{code}", "/leave", "/health", "/openapi.json", "/openapi.json/"),
     *("/assets/{name*}", "/play/assets/{name*}", "/dashboard/assets/{name*}", "/experiment/assets/{name*}"),
     # The key is what lets somebody in, as a token does; see `test_the_key_of_an_experiment`.
-    *("/experiment/{key}/", "/experiment/{key}/socket"),
+    *("/experiment/{key}/", "/experiment/{key}/socket", "/experiment/{key}/pictures/{name}"),
 }
 #: Where the handler judges callers itself; see `rest_routes`.
 JUDGED = {path + end for path in ("/controller/trials", "/actor/{actor_name}/{trial_id}") for end in ("", "/")} | {
@@ -323,3 +324,24 @@ async def test_the_key_of_an_experiment(
         assert (await ask()).status == (200 if is_page else 101)
         await trio.testing.wait_all_tasks_blocked()
         assert let_in == (0 if is_page else 1)
+
+
+async def test_pictures_of_an_experiment_need_its_key(tmp_path: Path, autojump_clock: object) -> None:
+    access, picture = access_control(), Picture("png", b"\x89PNG")
+    async with running(tmp_path, example(pictures={"map.png": picture})) as server:
+        routes = experiment_routes(server)
+        side = WebSide(OriginPolicy([], [FRIEND]), routes=lambda: routes, access=PageAccess(access))
+        [route] = [each for each in routes if "/pictures/" in each.pattern]
+        ask = Asking(side, route, access)
+        for key, name, status in (
+            (server.key, picture.name, 200),
+            (server.key, "map.png", 404),
+            (server.key, "..%2F", 404),
+            ("x", picture.name, 404),
+        ):
+            ask.path = f"/experiment/{key}/pictures/{name}"
+            answer = await ask()
+            assert answer.status == status, (key, name)
+            if status == 200:
+                assert answer.headers["content-type"] == "image/png"
+                assert answer.body == picture.content

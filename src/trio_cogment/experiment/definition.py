@@ -14,6 +14,7 @@ from typing import Any
 
 from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.suggestions import suggestion
+from trio_cogment.experiment.texts import Picture
 
 #: Part of links, of the ids of trials and of file names.
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -538,6 +539,7 @@ class Experiment:
         ends: by the names of `ENDS`.
         page_seconds: how long somebody may stay on a page.
         after_restart: of the server in the middle of a trial: `go_on` where it was, or play it `again`.
+        pictures: by their addresses in the texts.
     """
 
     name: str
@@ -554,6 +556,7 @@ class Experiment:
     ends: Mapping[str, End] = field(default_factory=dict)
     page_seconds: float = 600.0
     after_restart: str = "go_on"
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name(self.name, "name")

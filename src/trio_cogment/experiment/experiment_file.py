@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
@@ -26,6 +27,7 @@ from trio_cogment.experiment.definition import (
     TrialPlan,
     Waiting,
 )
+from trio_cogment.experiment.texts import PICTURE_TYPES, Picture, pictures_in
 from trio_cogment.sdk.spec.yaml_file import YamlFile, described, is_blank
 
 _Made = TypeVar("_Made")
@@ -48,6 +50,7 @@ _CONDITION = ("arguments", "bots")
 _END = ("text", "code", "redirect")
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _MAX_FILE_BYTES = 4 * 2**20
+_MAX_PICTURES_BYTES = 32 * 2**20
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -69,6 +72,7 @@ class _Reader:
     def __init__(self, file: YamlFile) -> None:
         self._file = file
         self._folder = Path(file.path).parent
+        self._pictures: dict[str, Picture] = {}
 
     def experiment(self) -> Experiment:
         """Return what the file says."""
@@ -97,6 +101,7 @@ class _Reader:
                 self._trial(node, name, f"trial-{number}", size)
                 for number, (name, node) in enumerate(self._file.items(values["trials"], "trials"), 1)
             ]
+        given["pictures"] = self._pictures
         return self._made(Experiment, self._file.root, "", given)
 
     def _made(self, make: Callable[..., _Made], node: yaml.Node | None, name: str, given: dict[str, Any]) -> _Made:
@@ -169,22 +174,50 @@ class _Reader:
 
     def _content(self, node: yaml.Node, name: str) -> bytes:
         """Return the content of a file that is named."""
-        text = self._file.text(node, name)
-        path = self._folder / text
         try:
-            with path.open("rb") as opened:
-                content = opened.read(_MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise self._file.fault(node, f"{name}: {path}: {error.strerror or error}") from None
-        if len(content) > _MAX_FILE_BYTES:
-            raise self._file.fault(node, f"{name}: {path}: larger than {_MAX_FILE_BYTES // 2**20} MiB")
-        return content
+            return _read(self._folder / self._file.text(node, name))
+        except InvalidArgumentError as error:
+            raise self._file.fault(node, f"{name}: {error}") from None
 
     def _text_file(self, node: yaml.Node, name: str) -> str:
         try:
             return self._content(node, name).decode()
         except UnicodeDecodeError:
             raise self._file.fault(node, f"{name}: expected a text in UTF-8") from None
+
+    def _markdown(self, node: yaml.Node, name: str, *, in_file: bool = False) -> str:
+        """Return Markdown that is a value, or in the file that it names, and have its pictures."""
+        value = self._file.text(node, name)
+        text = self._text_file(node, name) if in_file else value
+        for address, line in pictures_in(text):
+            try:
+                self._picture(address)
+            except InvalidArgumentError as error:
+                where = f"{name}: {value}, line {line + 1}" if in_file else name
+                raise self._file.fault(node, f"{where}: picture {unquote(address)!r}: {error}") from None
+        return text
+
+    def _picture(self, address: str) -> None:
+        """Read a picture of a text.
+
+        Raises:
+            InvalidArgumentError: pages could not show it.
+        """
+        if address in self._pictures or address.startswith("data:"):
+            return
+        parts = urlsplit(address)
+        if parts.scheme or parts.netloc:
+            raise InvalidArgumentError("pages load nothing from other servers; expected a file beside this one")
+        if address.startswith("/"):
+            return  # of this server, or of a proxy in front of it
+        path = self._folder / unquote(parts.path)
+        kind = path.suffix[1:].lower()
+        if kind not in PICTURE_TYPES:
+            raise InvalidArgumentError(f"expected one of the kinds {', '.join(PICTURE_TYPES)}")
+        content = _read(path)
+        if sum(len(each.content) for each in self._pictures.values()) + len(content) > _MAX_PICTURES_BYTES:
+            raise InvalidArgumentError(f"expected {_MAX_PICTURES_BYTES // 2**20} MiB of pictures at most in all")
+        self._pictures[address] = Picture(kind, content)
 
     # Sections
 
@@ -222,14 +255,16 @@ class _Reader:
         values = self._file.values(node, name, _PAGE)
         within = f"{name}."
         given: dict[str, Any] = {"name": by_default}
-        given |= self._texts(values, ("name", "title", "text", "failed"), within)
+        given |= self._texts(values, ("name", "title", "failed"), within)
+        if "text" in values:
+            given["text"] = self._markdown(values["text"], within + "text")
         if "consent" in values:
             if "text" in values or "questions" in values:
                 raise self._file.fault(
                     node, f"{name}: expected one of text, consent and questions (which may have a text)"
                 )
             given["kind"] = "consent"
-            given["text"] = self._file.text(values["consent"], within + "consent")
+            given["text"] = self._markdown(values["consent"], within + "consent")
         if "questions" in values:
             given["kind"] = "questions"
             given["questions"] = [
@@ -239,7 +274,7 @@ class _Reader:
         if "file" in values:
             if "text" in values:
                 raise self._file.fault(node, f"{name}: expected text or file, got both")
-            given["text"] = self._text_file(values["file"], within + "file")
+            given["text"] = self._markdown(values["file"], within + "file", in_file=True)
         given |= self._numbers(values, ("seconds",), within) | self._numbers(values, ("attempts",), within, whole=True)
         given |= self._list(values, "conditions", within)
         return self._made(PagePlan, node, name, given)
@@ -308,7 +343,9 @@ class _Reader:
         if "environment" not in values:
             raise self._file.fault(node, f"{within}environment: expected an id, or MODULE:FUNCTION")
         given: dict[str, Any] = {"name": by_default}
-        given |= self._texts(values, ("name", "environment", "roles", "title", "text", "agents_argument"), within)
+        given |= self._texts(values, ("name", "environment", "roles", "title", "agents_argument"), within)
+        if "text" in values:
+            given["text"] = self._markdown(values["text"], within + "text")
         given |= self._mapping(values, "arguments", within) | self._bots(values, within)
         for key in ("people", "labels", "show"):
             given |= self._list(values, key, within)
@@ -329,6 +366,24 @@ class _Reader:
         found = {}
         for key, _, value in self._file.entries(node, name):
             values = self._file.values(value, f"{name}.{key}", _END)
-            given = self._texts(values, _END, f"{name}.{key}.")
+            given = self._texts(values, ("code", "redirect"), f"{name}.{key}.")
+            if "text" in values:
+                given["text"] = self._markdown(values["text"], f"{name}.{key}.text")
             found[key] = self._made(End, value, f"{name}.{key}", given)
         return found
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        InvalidArgumentError: it cannot be read, or is too large.
+    """
+    try:
+        with path.open("rb") as opened:
+            content = opened.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InvalidArgumentError(f"{path}: {error.strerror or error}") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise InvalidArgumentError(f"{path}: larger than {_MAX_FILE_BYTES // 2**20} MiB")
+    return content

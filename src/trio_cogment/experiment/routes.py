@@ -16,6 +16,7 @@ from trio_cogment.access import PAGES
 from trio_cogment.base.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.experiment.overview import overview
 from trio_cogment.experiment.server import ExperimentServer
+from trio_cogment.experiment.texts import PICTURE_TYPES, PICTURES
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.json_text import json_text
 from trio_cogment.web.replies import Reply, json_data, script_page
@@ -29,6 +30,8 @@ _LOOK_SECONDS = 0.25
 _PATIENCE_SECONDS = 5.0
 _MAX_ACT_BYTES = 16 * 1024
 _MAX_DIGITS = 9
+#: Of pictures: one of this name does not change.
+_KEPT = b"private, max-age=86400, immutable"
 _ASSETS = "/experiment/assets"
 
 
@@ -47,6 +50,7 @@ def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
         Route("GET", "/experiment/export.zip", pages.export, right=_CONTROL),
         Route("GET", "/experiment/wizard/{group}/{agent}", pages.wizard, right=_CONTROL),
         Route("GET", "/experiment/{key}/", pages.page, right=None),
+        Route("GET", f"/experiment/{{key}}/{PICTURES}/{{name}}", pages.picture, right=None),
         SocketRoute("/experiment/{key}/socket", pages.socket, right=None),
     ]
 
@@ -54,6 +58,7 @@ def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
 class _Pages:
     def __init__(self, server: ExperimentServer) -> None:
         self._server = server
+        self._pictures = {each.name: each for each in server.experiment.pictures.values()}
 
     def _check_key(self, visit: Visit) -> None:
         key = visit.parameters["key"]
@@ -65,6 +70,14 @@ class _Pages:
         self._check_key(visit)
         styles = ("/play/assets/play.css", f"{_ASSETS}/experiment.css")
         return script_page(visit.request, "Study", f"{_ASSETS}/experiment.js", *styles)
+
+    async def picture(self, visit: Visit) -> Reply:
+        """Return a picture of a text."""
+        self._check_key(visit)
+        found = self._pictures.get(visit.parameters["name"])
+        if found is None:
+            raise NotFoundError("there is no such picture")
+        return Reply(200, found.content, PICTURE_TYPES[found.kind], ((b"cache-control", _KEPT),))
 
     async def socket(self, visit: Visit, socket: Socket) -> None:
         """Serve it."""

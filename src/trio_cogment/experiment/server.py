@@ -17,7 +17,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -43,6 +43,7 @@ from trio_cogment.experiment.messages import Enter, GoOn, Leave, Message, Turn, 
 from trio_cogment.experiment.participant_table import Step
 from trio_cogment.experiment.store import Batch, Event, ExperimentStore, StoredParticipant
 from trio_cogment.experiment.tables import played_trials, tables_of, zipped
+from trio_cogment.experiment.texts import Texts
 from trio_cogment.experiment.trials import ExperimentTrials, GroupTrial
 from trio_cogment.platform import Platform
 from trio_cogment.play.effects import EffectQueue
@@ -157,6 +158,7 @@ class ExperimentServer:
         self._host = host
         self._config = config
         self._outline = json.dumps(experiment.outline())
+        self._texts = Texts(experiment.pictures)
         self._perform = EffectQueue(self._perform_one)
         self._pages: dict[str, Page] = {}
         self._tabs: dict[str, str] = {}  # of those pages
@@ -484,7 +486,7 @@ class ExperimentServer:
         plan = self.machine.page_of(person)
         if plan is not None:
             header["page"] = {
-                **page_data(plan),
+                **page_data(plan, self._texts),
                 "failed": person.failed,
                 "number": person.page + 1,
                 "of": len(self.machine.pages_of(person)),
@@ -515,7 +517,7 @@ class ExperimentServer:
                     "trial": seat.trial_id,
                     "actor": seat.actor,
                     "show": list(plan_of_trial.show),
-                    "html": markdown(plan_of_trial.text),
+                    "html": self._texts.html(plan_of_trial.text),
                     "number": running.trial + 1,
                     "of": len(self.experiment.trials),
                     "end_seconds": self._end_seconds(running.trial, group.condition),
@@ -569,7 +571,7 @@ class ExperimentServer:
     def _end(self, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         end = self.experiment.end(name)
         address = PLACEHOLDER.sub(lambda match: quote(parameters.get(match[1], ""), safe=""), end.redirect)
-        return {"name": name, "html": markdown(end.text), "code": end.code, "redirect": address}
+        return {"name": name, "html": self._texts.html(end.text), "code": end.code, "redirect": address}
 
     # --- what the machine wants ---
 
@@ -892,13 +894,13 @@ class ExperimentServer:
         return None if running is None else running.seats.get(who)
 
 
-def page_data(plan: PagePlan) -> dict[str, Any]:
+def page_data(plan: PagePlan, texts: Texts) -> dict[str, Any]:
     """Return a page as a browser has it; the right answers of checks are not in it."""
     return {
         "name": plan.name,
         "kind": plan.kind,
         "title": plan.title,
-        "html": markdown(plan.text),
+        "html": texts.html(plan.text),
         "questions": [_question_data(each) for each in plan.questions],
     }
 
@@ -915,14 +917,6 @@ def _question_data(question: Question) -> dict[str, Any]:
         "integer": question.integer,
         "required": question.required,
     }
-
-
-@cache
-def markdown(text: str) -> str:
-    """Return Markdown of the file as HTML: CommonMark and tables. HTML in it is text."""
-    from markdown_it import MarkdownIt
-
-    return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(text))
 
 
 def _hashed(ticket: str) -> str:
