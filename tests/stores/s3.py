@@ -19,6 +19,22 @@ from tests.ports import free_port
 PYTHON = os.environ.get("TRIO_COGMENT_S3_SERVER_PYTHON", "")
 BUCKET = "models"
 _START_SECONDS = 60.0
+#: moto 5.2.5 looks whether an object is there, and writes it afterwards: of several `If-None-Match: *` at the same time
+#: more than one succeeds, where of S3's own one does.
+_SERVER = """
+import sys, threading
+from moto.s3.responses import S3Response
+from moto.server import main
+
+put_object, one_at_a_time = S3Response.put_object, threading.Lock()
+
+def put_object_alone(response):
+    with one_at_a_time:
+        return put_object(response)
+
+S3Response.put_object = put_object_alone
+main(sys.argv[1:])
+"""
 
 
 def environment(endpoint: str) -> dict[str, str]:
@@ -43,7 +59,7 @@ def s3_process(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """Run a server that has the bucket `BUCKET`; yield its port on this machine, and its process."""
     assert PYTHON, "nox -s stores installs a server of S3, and says where it is"
     port = free_port()
-    command = [PYTHON, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [PYTHON, "-c", _SERVER, "-H", "127.0.0.1", "-p", str(port)]
     with (folder / "s3-server.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             make_bucket(port, process)
