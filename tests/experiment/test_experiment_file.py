@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from trio_cogment.base.errors import InvalidArgumentError
-from trio_cogment.experiment.definition import ENDS, PARTICIPANT_COLUMNS, Experiment, People, Question
+from trio_cogment.environments.errors import EnvironmentFailedError
+from trio_cogment.experiment.definition import (
+    ENDS,
+    PARTICIPANT_COLUMNS,
+    Changes,
+    Condition,
+    Experiment,
+    People,
+    Question,
+)
 from trio_cogment.experiment.experiment_file import load_experiment
 from trio_cogment.experiment.texts import Texts
 from trio_cogment.experiment.trials import ExperimentTrials
@@ -110,6 +119,10 @@ ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
         (TRIALS + "waiting: {sise: 2}", "line 3: waiting: unknown key 'sise'; did you mean 'size'?"),
         (TRIALS + "waiting: {size: two}", "line 3: waiting.size: expected a whole number; got 'two'"),
         (TRIALS + "waiting: {seconds: -1}", "line 3: waiting: seconds: expected seconds, more than 0; got -1"),
+        (
+            TRIALS + "conditions:\n  one:\n    trials:\n      trial-2: {}\n",
+            "line 6: conditions.one.trials: unknown 'trial-2'; did you mean 'trial-1'?",
+        ),
         (TRIALS + "waiting: {shortage: bot}", "waiting: shortage: unknown 'bot'; did you mean 'bots'?"),
         (TRIALS + "before: [{texts: x}]", "before[0]: unknown key 'texts'; did you mean 'text'?"),
         (TRIALS + "before: [{title: x}]", "before[0]: page 'before-1': expected a text"),
@@ -307,3 +320,43 @@ async def test_trials_at_a_rate(tmp_path: Path) -> None:
     await trials.aclose()
     with pytest.raises(InvalidArgumentError, match=r"expected a default action, because ticks end by the clock"):
         ExperimentTrials(read(tmp_path, TRIALS + rest), str)
+
+
+MAPS = (EXAMPLE.parents[2] / "docs" / "experiments.md").read_text().split("# maps.yaml\n")[1].split("```")[0]
+
+
+async def test_conditions_of_one_of_several_environments(tmp_path: Path) -> None:
+    """As the documents have it; what holds for all of them is refused with the names of the trial and the condition."""
+    found = read(tmp_path, MAPS)
+    trials = ExperimentTrials(found, str)
+    sizes = {}
+    for trial, plan in enumerate(found.trials):
+        for condition in found.conditions:
+            made = trials._made[trial, condition.name]
+            sizes[plan.name, condition.name] = dict(made.arguments)
+    assert sizes == {
+        **{("practice", name): {} for name in ("small", "large")},
+        ("lake", "small"): {"map_name": "4x4"},
+        ("lake", "large"): {"map_name": "8x8"},
+    }
+    await trials.aclose()
+    for_all = MAPS.replace("trials: {lake: {arguments: {map_name: 4x4}}}", "arguments: {map_name: 4x4}")
+    with pytest.raises(
+        EnvironmentFailedError,
+        match=r"^trial 'practice' in condition 'small': .*map_name.*; .*small\.trials\.TRIAL\.arg",
+    ):
+        ExperimentTrials(read(tmp_path, for_all), str)
+    bots = MAPS.replace("{trials: {lake: {arguments: {map_name: 4x4}}}}", "{bots: {robot: random}}")
+    with pytest.raises(InvalidArgumentError, match=r"^trial 'practice' in condition 'small': bots: .*TRIAL\.bots"):
+        ExperimentTrials(read(tmp_path, bots), str)
+
+
+def test_what_is_for_all_trials_is_below_what_is_for_one() -> None:
+    condition = Condition(
+        name="c",
+        arguments={"a": 1, "b": 1},
+        bots={"x": "random"},
+        trials={"t": Changes(arguments={"b": 2}, bots={"x": "m:f"})},
+    )
+    assert condition.changes("t") == Changes(arguments={"a": 1, "b": 2}, bots={"x": "m:f"})
+    assert condition.changes("u") == Changes(arguments={"a": 1, "b": 1}, bots={"x": "random"})

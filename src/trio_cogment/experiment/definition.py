@@ -426,6 +426,19 @@ class TrialPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is different in trials.
+
+    Attributes:
+        arguments: of the environment, over those of the trial.
+        bots: of agents, over those of the trial.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    bots: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """What is different for some of the groups.
 
@@ -433,14 +446,21 @@ class Condition:
         name: in the data.
         arguments: of environments, over those of each trial.
         bots: of agents, over those of each trial.
+        trials: what is different in one of the trials, by its name; over those for all.
     """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     bots: Mapping[str, str] = field(default_factory=dict)
+    trials: Mapping[str, Changes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name(self.name, "condition")
+
+    def changes(self, trial: str) -> Changes:
+        """Return what is different in a trial."""
+        own = self.trials.get(trial, Changes())
+        return Changes(arguments={**self.arguments, **own.arguments}, bots={**self.bots, **own.bots})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -573,6 +593,9 @@ class Experiment:
         _check_unique([each.name for each in self.trials], "trials")
         names = [each.name for each in self.conditions]
         _check_unique(names, "conditions")
+        for condition in self.conditions:
+            for name in condition.trials:
+                _check_one_of(name, [each.name for each in self.trials], f"conditions: {condition.name}: trials")
         for page in self.before:
             if page.conditions:
                 raise InvalidArgumentError(

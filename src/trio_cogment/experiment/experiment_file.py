@@ -16,7 +16,9 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.suggestions import suggestion
 from trio_cogment.experiment.definition import (
+    Changes,
     Condition,
     Dropout,
     End,
@@ -46,7 +48,8 @@ _TRIAL = (
     *("action_seconds", "end_seconds", "tick_hz", "observe_every", "hold_action", "page", "show", "talk"),
     "agents_argument",
 )
-_CONDITION = ("arguments", "bots")
+_CHANGES = ("arguments", "bots")
+_CONDITION = (*_CHANGES, "trials")
 _END = ("text", "code", "redirect")
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _MAX_FILE_BYTES = 4 * 2**20
@@ -87,7 +90,6 @@ class _Reader:
             ("participants", self._people),
             ("waiting", self._waiting),
             ("dropout", self._dropout),
-            ("conditions", self._conditions),
             ("ends", self._ends),
         ):
             if key in values:
@@ -101,6 +103,9 @@ class _Reader:
                 self._trial(node, name, f"trial-{number}", size)
                 for number, (name, node) in enumerate(self._file.items(values["trials"], "trials"), 1)
             ]
+        if "conditions" in values:
+            trials = [trial.name for trial in given.get("trials", ())]
+            given["conditions"] = self._conditions(values["conditions"], "conditions", trials)
         given["pictures"] = self._pictures
         return self._made(Experiment, self._file.root, "", given)
 
@@ -321,15 +326,28 @@ class _Reader:
             given["default"] = self._value(values["default"], within + "default")
         return self._made(Dropout, node, "", given)
 
-    def _conditions(self, node: yaml.Node, name: str) -> Sequence[Condition]:
+    def _conditions(self, node: yaml.Node, name: str, trials: Sequence[str]) -> Sequence[Condition]:
         found = []
         for key, _, value in self._file.entries(node, name):
             values = self._file.values(value, f"{name}.{key}", _CONDITION)
             within = f"{name}.{key}."
-            given: dict[str, Any] = {"name": key, **self._mapping(values, "arguments", within)}
-            given |= self._bots(values, within)
+            given: dict[str, Any] = {"name": key, **self._changes(values, within)}
+            if "trials" in values:
+                given["trials"] = self._changes_by_trial(values["trials"], f"{within}trials", trials)
             found.append(self._made(Condition, value, "", given))
         return found
+
+    def _changes_by_trial(self, node: yaml.Node, name: str, trials: Sequence[str]) -> dict[str, Changes]:
+        found = {}
+        for trial, key_node, value in self._file.entries(node, name):
+            if trials and trial not in trials:
+                raise self._file.fault(key_node, f"{name}: unknown {trial!r}; {suggestion(trial, trials)}")
+            changes = self._changes(self._file.values(value, f"{name}.{trial}", _CHANGES), f"{name}.{trial}.")
+            found[trial] = Changes(**changes)
+        return found
+
+    def _changes(self, values: dict[str, yaml.Node], within: str) -> dict[str, Any]:
+        return {**self._mapping(values, "arguments", within), **self._bots(values, within)}
 
     def _bots(self, values: dict[str, yaml.Node], within: str) -> dict[str, dict[str, str]]:
         if "bots" not in values:

@@ -22,6 +22,7 @@ from trio_cogment.base.errors import InvalidArgumentError
 from trio_cogment.base.suggestions import suggestion
 from trio_cogment.base.taking_up import RESUME_OWNER
 from trio_cogment.environments.base import Environment
+from trio_cogment.environments.errors import EnvironmentFailedError
 from trio_cogment.environments.making import Recipe
 from trio_cogment.environments.serving import Hosting, ServedEnvironment, environment
 from trio_cogment.environments.spec import HUMAN, PLAYER, RL_SPEC
@@ -130,11 +131,13 @@ class ExperimentTrials:
             await served.aclose()
 
     def _make(self, trial: TrialPlan, condition: Condition) -> _Made:
-        where = f"trial {trial.name!r}"
-        arguments = {**trial.arguments, **condition.arguments}
+        changes = condition.changes(trial.name)
+        # The condition is named where it makes a difference.
+        in_condition = f"trial {trial.name!r} in condition {condition.name!r}"
+        where = in_condition if changes.arguments else f"trial {trial.name!r}"
+        arguments = {**trial.arguments, **changes.arguments}
         implementation, target = self._environment(trial.environment)
-        made = Recipe(target, arguments).make()
-        made.close()
+        made = _made(target, arguments, where, _hint(condition, "arguments"))
         agents = list(made.agents)
         people = tuple(trial.people or agents[: self._experiment.waiting.size])
         if len(people) < self._experiment.waiting.size:
@@ -145,24 +148,25 @@ class ExperimentTrials:
         if trial.agents_argument:
             self._check_agents_argument(trial, target, arguments, agents, people, where)
         self._check_labels(trial, made, people, where)
-        bots = {**trial.bots, **condition.bots}
-        for what, names in (("people", people), ("bots", bots)):
-            for name in names:
-                if name not in agents:
-                    raise InvalidArgumentError(
-                        f"{where}: {what}: there is no agent {name!r}; {suggestion(name, agents)}"
-                    )
+        bots = {**trial.bots, **changes.bots}
+        for name in people:
+            if name not in agents:
+                raise InvalidArgumentError(f"{where}: people: there is no agent {name!r}; {suggestion(name, agents)}")
         for name in bots:
+            of = in_condition if name in changes.bots else where
+            if name not in agents:
+                hint = _hint(condition, "bots") if name in condition.bots else ""
+                raise InvalidArgumentError(f"{of}: bots: there is no agent {name!r}; {suggestion(name, agents)}{hint}")
             if name in people:
                 raise InvalidArgumentError(
-                    f"{where}: bots: {name!r} is a person's; for those who go there is dropout: bot"
+                    f"{of}: bots: {name!r} is a person's; for those who go there is dropout: bot"
                 )
         used = {agent: bots.get(agent, _RANDOM) for agent in agents if agent not in people}
         for agent, name in used.items():
             if name == _WIZARD and not self._wizards:
                 used[agent] = _RANDOM
             elif name != _WIZARD:
-                self._seat(name, f"{where}: bots: {agent}")
+                self._seat(name, f"{in_condition if agent in changes.bots else where}: bots: {agent}")
         return _Made(made, implementation, arguments, people, used)
 
     def _check_labels(self, trial: TrialPlan, made: Environment, people: Sequence[str], where: str) -> None:
@@ -185,8 +189,7 @@ class ExperimentTrials:
     ) -> None:
         """See that the environment can be made with one person less, by its argument."""
         fewer = [agent for agent in agents if agent != people[-1]] if len(agents) > 1 else list(agents)
-        made = Recipe(target, {**arguments, trial.agents_argument: fewer}).make()
-        made.close()
+        made = _made(target, {**arguments, trial.agents_argument: fewer}, where, "")
         if sorted(made.agents) != sorted(fewer):
             raise InvalidArgumentError(
                 f"{where}: agents_argument: expected {trial.agents_argument}={fewer} to make an environment of these "
@@ -354,3 +357,22 @@ class ExperimentTrials:
     def role(self, trial: int, condition: str, place: int) -> str:
         """Return the agent that is played in a place of a trial."""
         return self._made[trial, condition].people[place]
+
+
+def _made(target: Any, arguments: Mapping[str, Any], where: str, hint: str) -> Environment:
+    """Make an environment once, to see what it has; an error names the trial."""
+    try:
+        made = Recipe(target, dict(arguments)).make()
+    except EnvironmentFailedError as error:
+        raise EnvironmentFailedError(f"{where}: {error}{hint}") from error
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{where}: {error}{hint}") from error
+    made.close()
+    return made
+
+
+def _hint(condition: Condition, what: str) -> str:
+    """Return the end of an error of a trial that may not be meant by what a condition has for all."""
+    if not getattr(condition, what):
+        return ""
+    return f"; what is for one of the trials alone is in conditions.{condition.name}.trials.TRIAL.{what}"
