@@ -184,7 +184,23 @@ def test_a_limit_of_people() -> None:
     machine.come("ann", 0)
     machine.come("bob", 0)
     assert steps(machine) == {"ann": "reading", "bob": "full"}
+    # Who found no place and has gone is not kept: however many come, the file does not grow.
     machine.detach("bob", 1)
+    assert Forget("bob") in machine.come("cem", 2)
+    assert steps(machine) == {"ann": "reading", "cem": "full"}
+    machine.detach("cem", 3)
+    machine.detach("ann", 3)
+    assert Forget("ann") in machine.come("dan", 4)
+
+
+def test_who_was_taken_out_or_has_declined_is_known_also_if_the_room_is_needed() -> None:
+    machine = ExperimentMachine(plan(), max_participants=1)
+    machine.come("ann", 0)
+    machine.take_out("ann", 1)
+    machine.detach("ann", 2)
+    machine.come("bob", 3)
+    assert steps(machine) == {"ann": "removed", "bob": "full"}
+    assert not machine.people["ann"].here
 
 
 def test_who_comes_takes_the_room_of_who_has_only_passed_by() -> None:

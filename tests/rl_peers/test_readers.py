@@ -41,20 +41,42 @@ def described(found: Any) -> str:
     return f"{text} of {described(found[0])}" if found.dtype == object and isinstance(found[0], np.ndarray) else text
 
 
+def numbers_of(found: Any) -> Any:
+    """Return the first array of numbers, which arrays of objects have within."""
+    while found.dtype == object:
+        found = found[0]
+    return found
+
+
+def owner_of(found: Any) -> Any:
+    """Return the array, or the object of another library, whose memory has the numbers."""
+    found = numbers_of(found)
+    while isinstance(found, np.ndarray) and found.base is not None:
+        found = found.base
+    return found
+
+
+def is_within(found: Any, column: Any) -> bool:
+    """Return whether the numbers are where a column of Arrow has them."""
+    address = numbers_of(found).__array_interface__["data"][0]
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    buffers = [buffer for chunk in chunks for buffer in chunk.buffers() if buffer is not None]
+    return any(buffer.address <= address < buffer.address + buffer.size for buffer in buffers)
+
+
 def by_pyarrow(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
     column = pq.read_table(file)["observation"].combine_chunks()
     column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-    if not hasattr(column, "to_numpy_ndarray"):
-        return column.to_numpy(zero_copy_only=False), False
-    found = column.to_numpy_ndarray()
-    numbers = column.storage.flatten().buffers()[1]
-    return found, numbers.address == found.__array_interface__["data"][0]
+    tensors = hasattr(column, "to_numpy_ndarray")
+    found = column.to_numpy_ndarray() if tensors else column.to_numpy(zero_copy_only=False)
+    return found, is_within(found, column.storage if tensors else column)
 
 
 def by_pandas(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
     import pandas
 
-    return pandas.read_parquet(file)["observation"].to_numpy(), False
+    found = pandas.read_parquet(file)["observation"].to_numpy()
+    return found, type(owner_of(found)).__name__ == "PyCapsule"  # that of Arrow's buffer
 
 
 def by_polars(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
@@ -70,14 +92,16 @@ def by_polars(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
 def by_duckdb(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
     import duckdb
 
-    return np.asarray(duckdb.sql(f"select observation from '{file}'").fetchnumpy()["observation"]), False
+    found = np.asarray(duckdb.sql(f"select observation from '{file}'").fetchnumpy()["observation"])
+    return found, not isinstance(owner_of(found), np.ndarray)
 
 
 def by_datasets(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
     import datasets
 
     loaded = datasets.load_dataset("parquet", data_files=str(file), split="train", cache_dir=str(file.parent / "cache"))
-    return loaded.with_format("numpy")["observation"][:], False
+    found = loaded.with_format("numpy")["observation"][:]
+    return found, is_within(found, loaded.data["observation"])
 
 
 def by_lerobot(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
@@ -94,7 +118,8 @@ def by_lerobot(file: Path, shape: tuple[int, ...]) -> tuple[Any, bool]:
     features = datasets.Features({"observation": feature})
     loaded = datasets.Dataset.from_parquet([str(file)], features=features, cache_dir=str(file.parent / "lerobot"))
     loaded.set_transform(lambda rows: {key: [torch.tensor(row) for row in found] for key, found in rows.items()})
-    return torch.stack(list(loaded[:]["observation"])).numpy(), False
+    found = torch.stack(list(loaded[:]["observation"])).numpy()
+    return found, is_within(found, loaded.data["observation"])
 
 
 READERS: dict[str, Callable[[Path, tuple[int, ...]], tuple[Any, bool]]] = {

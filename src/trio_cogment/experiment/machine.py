@@ -28,6 +28,8 @@ from trio_cogment.experiment.participant_table import TABLE, Action, Input, Step
 #: For so long at least a group waits for a member whose page is gone, once a server has started again.
 RESUME_SECONDS = 60.0
 
+#: The ends of those of whom nothing has to be known: whoever has failed a check, say, does not come again.
+_PASSED_BY = ("", "full", "gone", "idle", "left", "unmatched")
 _PAGES = (Step.READING, Step.PREPARING, Step.FINISHING)
 _IN_GROUP = (Step.PREPARING, Step.READY, Step.PLAYING)
 
@@ -317,7 +319,11 @@ class ExperimentMachine:
     def _make_room(self) -> list[Effect]:
         if len(self.people) < self._max_participants:
             return []
-        passers_by = (each for each in self.people.values() if not each.here and not each.pages_done and not each.group)
+        passers_by = (
+            each
+            for each in self.people.values()
+            if not each.here and not each.pages_done and not each.group and each.end in _PASSED_BY
+        )
         gone = next(passers_by, None)
         if gone is None:
             return []

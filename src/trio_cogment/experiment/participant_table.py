@@ -100,7 +100,7 @@ _S, _I, _A = Step, Input, Action
 TABLE: dict[tuple[Step, Input], tuple[Action, str]] = {
     **{(step, each): (_A.DROP, "") for step in _S for each in _I},
     **{(step, _I.ATTACH): (_A.RETURN, "") for step in _S},
-    **{(step, _I.DETACH): (_A.NOTE_AWAY, "") for step in _S if step is not _S.OUT},
+    **{(step, _I.DETACH): (_A.NOTE_AWAY, "") for step in _S},
     **{(step, _I.LEAVE): (_A.OUT, "left") for step in _S if step is not _S.OUT},
     **{(step, _I.TAKE_OUT): (_A.OUT, "removed") for step in _S if step is not _S.OUT},
     # Pages are the same wherever they are: too slow, a wrong answer and a no have the same ends.
