@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from trio_cogment.api import (
     agent_pb2,
@@ -21,6 +25,7 @@ from trio_cogment.api import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
+_MADE_BY = re.compile(r"^# Protobuf Python Version: ([\d.]+)$", re.MULTILINE)
 FILES = [
     agent_pb2,
     common_pb2,
@@ -38,6 +43,19 @@ def test_checked_in_files_are_fresh() -> None:
     command = [sys.executable, str(ROOT / "tools" / "generate_api.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_stubs_are_within_protobufs_guarantee() -> None:
+    """A runtime takes stubs of its own major version and of the one before, and none that are newer than itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [protobuf] = [found for found in map(Requirement, project["dependencies"]) if found.name == "protobuf"]
+    bounds = {each.operator: Version(each.version) for each in protobuf.specifier}
+    stubs = list((ROOT / "src").rglob("*_pb2.py"))
+    made_by = {Version(found[1]) for each in stubs if (found := _MADE_BY.search(each.read_text(encoding="utf-8")))}
+    assert made_by
+    for version in made_by:
+        assert version <= bounds[">="]
+        assert version.major >= bounds["<"].major - 2  # the newest major is the one before that bound
 
 
 def test_descriptors_keep_the_public_file_names() -> None:

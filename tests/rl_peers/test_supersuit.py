@@ -23,7 +23,14 @@ def test_ppo_learns_for_all_agents_of_several_games(tmp_path: Path) -> None:
     envs = supersuit.concat_vec_envs_v1(rows, 2, base_class="stable_baselines3")
     assert envs.num_envs == 4
     model = PPO("MlpPolicy", envs, n_steps=64, device="cpu")
+    before = [each.detach().clone() for each in model.policy.parameters()]
     model.learn(512)
+    assert any(not after.equal(then) for after, then in zip(model.policy.parameters(), before, strict=True))
+    # Of a zero-sum game, with rewards for both players of both games.
+    rewards = model.rollout_buffer.rewards
+    assert rewards.shape == (64, 4)
+    assert (rewards[:, ::2] == -rewards[:, 1::2]).all()
+    assert rewards.any(axis=0).all()
     envs.close()
     game.close()
     # A game ends after fifteen rounds, and both played 512 / 4.

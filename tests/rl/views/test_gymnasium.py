@@ -67,6 +67,14 @@ def test_matches_the_bare_environment_for_long(name: str) -> None:
     match(name, 10_000)
 
 
+def test_seeds_of_64_bits() -> None:
+    """As Minari's `DataCollector` draws them."""
+    env, bare = tc.make("CartPole-v1"), gymnasium.make("CartPole-v1")
+    for seed in (2**63 - 1, 2**63, 2**64 - 1):
+        assert np.array_equal(env.reset(seed=seed)[0], bare.reset(seed=seed)[0])
+    env.close()
+
+
 def test_pictures_match() -> None:
     match("CartPole-v1", 20, render_mode="rgb_array")
 

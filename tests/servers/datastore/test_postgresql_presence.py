@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import socket
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+import trio_cogment
 from trio_cogment.base.host.blocking import run_inline
 from trio_cogment.servers.datastore._postgresql_presence import (
     GONE_SECONDS,
@@ -148,3 +151,15 @@ async def test_nobody_is_gone_soon_after_the_start_of_the_database(autojump_cloc
             session.up_seconds += 1.0
         await trio.sleep(LATEST)
         assert session.ended.keys() == {8}
+
+
+def test_nobody_waits_in_psycopgs_notifies() -> None:
+    """It cannot be cancelled from another thread; that of libpq, `pgconn.notifies()`, gives what is there."""
+    found = []
+    for path in Path(trio_cogment.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "notifies" in text else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "notifies":
+                found.append(ast.unparse(node.func.value).rpartition(".")[2])
+    assert found
+    assert set(found) == {"pgconn"}
