@@ -184,7 +184,9 @@ def test_parameters_and_what_is_shown() -> None:
     ("name", "arguments", "error", "text"),
     [
         ("kuhn_pokr", {}, NotFoundError, "did you mean 'kuhn_poker'"),
-        ("kuhn_poker", {"colour": 3}, InvalidArgumentError, "Unknown parameter 'colour'"),
+        ("kuhn_poker", {"colour": 3}, InvalidArgumentError, "Unknown parameter 'colour'.*parameters .* takes: players"),
+        ("nfg_game", {}, InvalidArgumentError, "parameters that it takes: filename"),
+        ("efg_game", {}, InvalidArgumentError, "parameters that it takes: filename"),
         ("tic_tac_toe", {"observation": "information_state"}, InvalidArgumentError, "expected 'observation', 'text'"),
         ("mfg_crowd_modelling", {}, InvalidArgumentError, "a game of a mean field"),
     ],

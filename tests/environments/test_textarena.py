@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, NotFoundError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, MissingExtraError, NotFoundError
 from trio_cogment.environments.making import make_environment
 
 
@@ -76,6 +76,10 @@ def lacking(**_: Any) -> Any:
     raise LookupError("Resource 'words' not found")
 
 
+def newer(**_: Any) -> Any:
+    compile("match = = 1", "newer.py", "exec")
+
+
 @pytest.fixture(autouse=True)
 def _package(monkeypatch: pytest.MonkeyPatch) -> None:
     package = ModuleType("textarena")
@@ -84,6 +88,7 @@ def _package(monkeypatch: pytest.MonkeyPatch) -> None:
         "Dice-v0": lambda **arguments: Wrapper(Dice(**arguments)),
         "Letters-v0": Letters,
         "Words-v0": lacking,
+        "Newer-v0": newer,
     }
     vars(registration)["ENV_REGISTRY"] = registry
     envs = ModuleType("textarena.envs")
@@ -148,6 +153,7 @@ def test_a_game_draws_what_it_would_draw_alone(name: str) -> None:
     [
         ("Dce-v0", {}, NotFoundError, "did you mean 'Dice-v0'"),
         ("Words-v0", {}, MissingExtraError, "Resource 'words' not found"),
+        ("Newer-v0", {}, FailedPreconditionError, r"cannot read this game of TextArena.*newer\.py, line 1"),
         ("Dice-v0", {"players": 3}, InvalidArgumentError, "players: 3: AssertionError: expected 2 players"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import trio_cogment.rl as tc
 from tests.spaces.strategies import same
-from trio_cogment.base.errors import CogmentError
+from trio_cogment.base.errors import CogmentError, FailedPreconditionError
 from trio_cogment.environments import known_wrappers
 from trio_cogment.environments.making import make_environment
 from trio_cogment.spaces import Text
@@ -115,6 +116,14 @@ def test_beside_another_it_is_as_alone(name: str) -> None:
     require_same(played(env, 3, beside=other), alone)
     env.close()
     other.close()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="their Python is this one, or an older one")
+def test_games_that_are_written_for_a_newer_python() -> None:
+    names = ("Checkers", "Chess", "IteratedStagHunt", "Klondike", "ReverseTicTacToe", "UltimateTexasHoldem")
+    for name in names:
+        with pytest.raises(FailedPreconditionError, match=rf"Python 3\.11.* cannot read .*{name}.*env\.py, line"):
+            made(f"textarena/{name}-v0")
 
 
 def test_letters_of_numpys_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,8 +107,12 @@ class OpenSpielEnvironment:
         text = ",".join(f"{key}={_as_parameter(value)}" for key, value in given.items())
         try:
             return self._pyspiel.load_game(f"{self._short_name}({text})" if given else self._short_name)
-        except self._pyspiel.SpielError as error:
-            raise InvalidArgumentError(f"environment {self.name!r}: {str(error).strip()}") from None
+        except (self._pyspiel.SpielError, IndexError) as error:  # an IndexError of C++, if a parameter is missing
+            kinds = {kind.short_name: kind for kind in self._pyspiel.registered_games()}
+            takes = ", ".join(kinds[self._short_name].parameter_specification) or "none"
+            raise InvalidArgumentError(
+                f"environment {self.name!r}: {str(error).strip()}; parameters that it takes: {takes}"
+            ) from None
 
     def _require_moves(self, kind: Any) -> None:
         if kind.dynamics == self._pyspiel.GameType.Dynamics.MEAN_FIELD:

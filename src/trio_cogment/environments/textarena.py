@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.base.errors import InvalidArgumentError, MissingExtraError, NotFoundError
+from trio_cogment.base.errors import FailedPreconditionError, InvalidArgumentError, MissingExtraError, NotFoundError
 from trio_cogment.base.suggestions import suggestion
 from trio_cogment.spaces import Frame, Observation, Space
 from trio_cogment.spaces.elementary import any_text
@@ -52,6 +53,7 @@ class TextArenaEnvironment:
 
         Raises:
             MissingExtraError: TextArena is not installed, or what a game of it needs.
+            FailedPreconditionError: the game is written for a newer Python.
             NotFoundError: there is no such game.
             InvalidArgumentError: it does not take so many players.
         """
@@ -74,6 +76,11 @@ class TextArenaEnvironment:
             except LookupError as error:  # of the lists of words that some games load
                 told = " ".join(str(error).split())[:200]
                 raise MissingExtraError(f"environment {self.name!r}: {told}") from error
+            except SyntaxError as error:
+                raise FailedPreconditionError(
+                    f"environment {self.name!r}: Python {platform.python_version()} cannot read this game of "
+                    f"TextArena, written for a newer one ({error.filename}, line {error.lineno}: {error.msg})"
+                ) from error
             self._players = self._number_of_players(players)
         self._game = self._innermost()
         self._narrator = textarena.GAME_ID
