@@ -91,6 +91,24 @@ def test_who_has_gone_is_not_asked() -> None:
     assert pool.used == 0
 
 
+def test_after_the_end_a_loan_takes_nothing_from_anybody() -> None:
+    pool = BytePool(900)
+    loan, other = pool.loan(), pool.loan()
+    other.set(600)
+    loan.set(300)
+    loan.wait(lambda: loan.set(5))
+    loan.end()
+    assert (loan.size, pool.used, pool.short) == (0, 600, False)
+    loan.set(300)
+    assert loan.resize(10_000)
+    assert loan.hold(0, 20_000)
+    assert loan.exceed(1000)
+    loan.wait(lambda: loan.set(5))
+    assert (pool.used, pool.short) == (600, False)
+    loan.end()
+    assert (loan.size, pool.used) == (0, 600)
+
+
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 500), st.sampled_from("rsc")), max_size=60))
 def test_the_books_are_right(steps: list[tuple[int, int, str]]) -> None:
     pool = BytePool(1000)

@@ -125,3 +125,11 @@ def test_who_has_asked_again_is_not_told_when_memory_comes_back_too() -> None:
     assert told == [1]
     other.set(0)
     assert told == [1]
+
+
+def test_what_comes_after_the_end_of_a_connection_is_not_borrowed_for() -> None:
+    pool = BytePool(900 * KIB)
+    waiting = WaitingBytes(pool.loan())
+    waiting.discard()
+    waiting.queue(FREE_BYTES + 500 * KIB)
+    assert (pool.used, pool.short) == (0, False)

@@ -369,6 +369,31 @@ def test_what_was_granted_is_borrowed_once_whether_it_has_come_or_not() -> None:
     assert borrower.memory.messages.used == 0
 
 
+@pytest.mark.parametrize("way", ["taken", "dropped", "reset"])
+def test_what_is_left_after_the_end_of_a_connection_is_not_borrowed_for(way: str) -> None:
+    """Calls may outlive it, with messages that nobody has read."""
+    borrower = Borrower(2**20)
+    for number in range(1, 41, 2):
+        borrower.open(number)
+        borrower.push(number, 10_000)
+    streams = [*borrower.streams.values()]
+    if way != "reset":
+        for stream in streams:
+            borrower.close(stream.id)
+            borrower.window.keep(stream, [10_000])
+    assert borrower.window.withheld
+    borrower.window.close()
+    for stream in streams:
+        if way == "reset":
+            borrower.close(stream.id)
+        elif way == "taken":
+            borrower.window.consumed(stream, 10_000)
+        else:
+            borrower.window.forget(stream)
+        assert (borrower.memory.messages.used, borrower.memory.windows.used) == (0, 0)
+        assert not borrower.memory.messages.short
+
+
 SIZES = st.sampled_from([0, 10, 300, 990, 1000, 1100, 5000, 30_000, 70_000])
 STEPS = st.lists(
     st.tuples(st.sampled_from(["push", "push", "arrive", "arrive", "take", "close"]), st.integers(0, 4), SIZES),

@@ -646,6 +646,20 @@ def test_who_waits_for_memory_of_others_is_told_in_turns() -> None:
     assert not queue.starved
 
 
+def test_what_is_sent_after_the_end_of_a_connection_is_not_borrowed_for() -> None:
+    pool = BytePool(9 * 2**20)
+    queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)
+    streams = [make_stream(number, 0) for number in (1, 3)]
+    assert queue.has_room(streams[0], 500_000)
+    queue.send_message(streams[0], bytes(500_000))
+    assert pool.used
+    queue.discard()
+    assert pool.used == 0
+    assert queue.has_room(streams[1], 500_000)
+    queue.send_message(streams[1], bytes(500_000))
+    assert (pool.used, pool.short) == (0, False)
+
+
 def test_what_several_streams_wait_for_counts_once() -> None:
     pool = BytePool(9 * 2**20)
     queue = SendQueue(RpcConfig(), pool.loan(), client_side=False)

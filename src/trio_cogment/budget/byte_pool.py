@@ -163,3 +163,11 @@ class Loan:
         """Give everything back, and wait no more."""
         self._pool._waiting.pop(self, None)
         self.set(0)
+
+    def end(self) -> None:
+        """Give everything back for good: whatever it has from now on is nobody's memory.
+
+        Calls may outlive their connection and still count in its books. Nobody would give that back.
+        """
+        self.close()
+        self._pool = BytePool()

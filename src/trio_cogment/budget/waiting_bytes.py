@@ -88,7 +88,7 @@ class WaitingBytes:
 
     def discard(self) -> None:
         """The connection is gone: give everything back, and let nobody wait."""
-        self.loan.close()
+        self.loan.end()
         self.wake()
 
     def recount(self) -> Iterator[Count]:

@@ -362,9 +362,11 @@ class ReceiveWindow:
         return [stream for stream in self._streams.values() if stream.missing and not self._is_full(stream)]
 
     def close(self) -> None:
-        """The connection is gone, and what it has borrowed is free."""
-        self.loan.close()
-        self._promised.close()
+        """The connection is gone: what it has borrowed is free, and no credit is due any more."""
+        self.withheld = False
+        self._applicants.clear()
+        self.loan.end()
+        self._promised.end()
 
     def _only_pieces(self) -> bool:
         """Whether nothing that is held can be taken."""

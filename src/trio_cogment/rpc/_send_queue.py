@@ -251,7 +251,7 @@ class SendQueue:
         """The connection is gone: leave nothing for when the last who know of it are collected."""
         self._out.clear()
         self.out_size = self._in_flight = 0
-        self.loan.close()
+        self.loan.end()
 
     def sent(self) -> None:
         """Say that what was taken last has been sent."""
