@@ -337,11 +337,12 @@ class SendQueue:
     def send_large_at_once(self, stream: Stream, head: bytes, tail: bytes) -> bool:
         """Put a large message into the output if it need not wait, with `tail` as it is; else return False.
 
-        It fits into one frame, and is borrowed for as if it waited in its outbox. Most do neither wait nor share their
-        frame, and that way would cost twice as much.
+        It fits into one frame, and is borrowed for as if it waited in its outbox; without that memory its frames have
+        to be short. Most do neither wait nor share their frame, and that way would cost twice as much.
         """
         size = len(head) + len(tail) + PREFIX_BYTES
         out_size = self.out_size
+        need = self._queued + out_size + self._in_flight - _FREE_BYTES + size
         if (
             size > stream.send_window
             or size > self.window
@@ -349,7 +350,7 @@ class SendQueue:
             or stream.outbox
             or self.ready
             or (out_size >= self._high_water and (out_size >= _SAME_BYTES or self._out[-1] is not tail))
-            or not self.loan.hold(self._queued + out_size + self._in_flight - _FREE_BYTES, size)
+            or (need > self.loan.size and not self.loan.resize(need))
         ):
             return False
         stream.send_window -= size
