@@ -6,21 +6,29 @@ import csv
 import json
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from string import ascii_letters
+from typing import Any
 
 import pytest
 import trio
 from click.testing import CliRunner, Result
 
+from trio_cogment.base.sqlite_hold import DatabaseHold
+from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.experiment.export import trials_as_files
 from trio_cogment.cli.root import cli
 from trio_cogment.experiment import demo, load_experiment
+from trio_cogment.experiment.definition import Question
 from trio_cogment.rl.datasets.sources import open_source
+from trio_cogment.servers.datastore._sqlite import FORMAT
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "experiment"
 
@@ -153,7 +161,7 @@ def test_nothing_that_a_forgotten_person_has_typed_is_in_a_file(
     first = actions[0]["participant"]
     typed = [json.loads(row["action"]).encode() for row in actions if row["participant"] == first]
     others = [json.loads(row["action"]).encode() for row in actions if row["participant"] != first]
-    kept = study / ".cogment" / "play.db"
+    kept = study / ".cogment" / "conversation.demo.play.db"
     assert len(typed) == 4
     assert all(text in kept.read_bytes() for text in (*typed, *others))
     done = run("experiment", "forget", "experiment.yaml", first, data)
@@ -162,6 +170,79 @@ def test_nothing_that_a_forgotten_person_has_typed_is_in_a_file(
         content = path.read_bytes()
         assert not [text for text in typed if text in content], path
     assert all(text in kept.read_bytes() for text in others)
+
+
+def test_a_demonstration_leaves_the_trials_of_people_alone(folder: Path) -> None:
+    """Its trials are in a file of its own, also beside a server that has the people's; and they are no people's."""
+    people = folder / ".cogment" / "play.db"
+    assert run("play", "experiment.yaml", "--demo", f"--storage=sqlite:{people}").exit_code == 0
+    before = people.read_bytes()
+    data = "--data=.cogment/meeting.demo.db"
+    with closing(DatabaseHold(FORMAT, str(people))) as server:
+        server.open()
+        for _ in range(2):  # they do not add up
+            assert run("play", "experiment.yaml", "--demo").exit_code == 0
+            done = run("experiment", "export", "experiment.yaml", data, "--output=tables")
+            assert "tables/trials: 8 trials" in done.output, done.output
+        refused = run("play", "experiment.yaml", "--demo", f"--storage=sqlite:{people}")
+        failure = failure_of(refused.exception) if isinstance(refused.exception, Exception) else None
+        assert failure is not None
+        assert "is in use by another datastore" in failure.message
+        assert "; --storage names another file" in failure.message
+    assert people.read_bytes() == before
+    own = folder / ".cogment" / "meeting.demo.play.db"
+
+    async def stored() -> list[Any]:
+        async with open_source(f"sqlite:{own}") as client:
+            return [trial async for trial in client.all_trials()]
+
+    trials = trio.run(stored)
+    assert len(trials) == 8
+    assert {trial.params.properties["resume.owner"] for trial in trials} == {"meeting demo"}
+    assert {each.implementation for trial in trials for each in trial.params.actors if each.name != "robot"} == {"demo"}
+    own.write_text("somebody's")
+    assert run("play", "experiment.yaml", "--demo").exit_code == 1
+    assert own.read_text() == "somebody's"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "least", "most"),
+    [
+        ({"high": -1}, -101, -1),
+        ({"low": 0.5, "high": 0.9}, 0.5, 0.9),
+        ({"low": 5, "integer": True}, 5, 105),
+        ({"high": 7.5, "integer": True}, -92, 7),
+        ({}, 0, 100),
+    ],
+)
+def test_programs_answer_numbers_within_their_limits(bounds: dict[str, Any], least: float, most: float) -> None:
+    question = Question(name="n", ask="N?", kind="number", **bounds)
+    answers = [question.checked(demo.answer_to(question, Random(seed))) for seed in range(50)]
+    assert least <= min(answers) <= max(answers) <= most
+
+
+def test_a_demonstration_says_what_was_refused(folder: Path) -> None:
+    """And it does not wait until the time of the page is over, and fails: nobody has come to the end."""
+    text = (folder / "experiment.yaml").read_text()
+    check = "  - questions:\n      - {name: n, ask: N, kind: number, low: 0.2, high: 0.4, integer: true}\n"
+    (folder / "experiment.yaml").write_text(text.replace("before:\n", f"before:\n{check}", 1))
+    done = run("play", "experiment.yaml", "--demo", "--storage=memory:")
+    assert done.exit_code == 1
+    assert done.output.splitlines()[0] == "left: 8"
+    assert "refused: before-1: N: expected a whole number (8 times)" in done.output
+    assert "nobody has come to the end 'complete'" in done.output
+
+
+def test_control_c_ends_a_demonstration_with_one_line(folder: Path) -> None:
+    command = [sys.executable, "-m", "trio_cogment", "play", "experiment.yaml", "--demo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        while not list(folder.glob(".cogment/meeting.demo.play.db")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert len(output.splitlines()) <= 1, output
 
 
 def test_nobody_is_called_forgotten_while_another_program_reads_a_file(
@@ -199,11 +280,16 @@ def test_nobody_is_called_forgotten_while_another_program_reads_a_file(
     assert "there is no participant" in run(*forget, ids[2]).output
 
 
+@pytest.fixture
+def demonstrated(folder: Path) -> Path:
+    assert run("play", "experiment.yaml", "--demo").exit_code == 0
+    return folder
+
+
 async def test_the_archive_of_the_researchers_page_has_the_trials(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    demonstrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (await trio.to_thread.run_sync(run, "play", "experiment.yaml", "--demo")).exit_code == 0
-    async with open_source("sqlite:.cogment/play.db") as client:
+    async with open_source("sqlite:.cogment/meeting.demo.play.db") as client:
         ids = [trial.trial_id async for trial in client.all_trials()]
         files = await trials_as_files(client, [*ids[:2], "lost"])
         assert {"trials/README.md", "trials/meta/info.json"} < files.keys()

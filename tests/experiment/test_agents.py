@@ -150,7 +150,7 @@ async def test_a_researcher_plays_an_agent(tmp_path: Path, autojump_clock: MockC
 async def test_programs_that_try_an_experiment_out_wait_for_no_researcher(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with running(tmp_path, played_by("wizard"), wizards=False) as server:
+    async with running(tmp_path, played_by("wizard"), people=False) as server:
         assert await play_demo(server, 2, Random(1)) == {"complete": 2}
         assert trio.current_time() < 30
 

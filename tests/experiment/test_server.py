@@ -63,12 +63,12 @@ async def running(
     config: PlayConfig | None = None,
     agents: Mapping[str, Any] | None = None,
     models: Path | None = None,
-    wizards: bool = True,
+    people: bool = True,
 ) -> AsyncIterator[ExperimentServer]:
     """Have the example go on, with its file; `agents` are found by their names in place of those of a module."""
     experiment = experiment or example()
     known = agents or {}
-    trials = ExperimentTrials(experiment, lambda name: known[name] if name in known else resolve(name), wizards=wizards)
+    trials = ExperimentTrials(experiment, lambda name: known[name] if name in known else resolve(name), people=people)
     begun = 1_700_000_000
     host = Host(runner=inline_runner, wall_clock=lambda: round((begun + trio.current_time()) * 1e9))
     with trio.fail_after(100_000), opened_store(path / "test.db", experiment.name) as store:  # of virtual time

@@ -37,12 +37,12 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
     logging.getLogger("trio_cogment").addHandler(logging.NullHandler())
     try:
         if as_json:
-            click.echo(show.as_json(trio.run(_until_control_c, run)))
+            click.echo(show.as_json(trio.run(until_control_c, run)))
             return
         console.print("A speaker sees colours, a listener hears symbols; understanding is rewarded.")
         console.print("The trial is not stored.")
         with show.Progress(console, ticks or DEFAULT_TICKS) as progress:
-            result = trio.run(_until_control_c, partial(run, on_tick=progress.on_tick))
+            result = trio.run(until_control_c, partial(run, on_tick=progress.on_tick))
         console.print()
         console.print(show.page(result, ascii_only=not console.encoding.startswith("utf")))
     except BrokenPipeError:
@@ -57,7 +57,7 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
         raise
 
 
-async def _until_control_c(run: Callable[[], Awaitable[T]]) -> T:
+async def until_control_c(run: Callable[[], Awaitable[T]]) -> T:
     """Run a function. Control-C cancels it, and is raised when it has ended: as an exception it may hit Trio itself."""
     import trio
 

@@ -239,7 +239,8 @@ def _play_experiment(ctx: click.Context, options: dict[str, Any]) -> None:
     storage = storage_settings(ctx)
     settings = PlaySettings(**common_settings(ctx), web=web_settings(ctx), storage=storage)
     if options["demo"]:
-        run_demo(options, storage, archive_folder(ctx), settings.configuration)
+        own = ctx.get_parameter_source("storage") is ParameterSource.DEFAULT
+        run_demo(options, storage, archive_folder(ctx), settings.configuration, own_storage=own)
         return
     if settings.web is None or not settings.web.enabled:
         raise Failure("play: --web=false: expected a page to take part on")

@@ -7,6 +7,7 @@ without the network: what a page is told, and what it may say, is the same.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -62,6 +63,7 @@ class AutomaticParticipant:
         ticket: by which it can come again.
         end: the name of the end that it has come to; empty before.
         pages: the names of the pages it has seen.
+        refused: why what it has said was not taken; it leaves then.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class AutomaticParticipant:
     ) -> None:
         self.id = self.ticket = self.end = ""
         self.pages: list[str] = []
+        self.refused: list[str] = []
         self._server = server
         self._random = random
         self._parameters = dict(parameters or {})
@@ -95,6 +98,12 @@ class AutomaticParticipant:
                     break
                 if message["type"] == "experiment":
                     await self._take(message, socket, nursery)
+                elif message["type"] == "refused":
+                    # The same answer again would be refused again, until the time of the page is over.
+                    self.refused.append(f"{self.pages[-1]}: {message['reason']}" if self.pages else message["reason"])
+                    if not self.id:
+                        break
+                    await socket.say(type="leave")
             nursery.cancel_scope.cancel()
         return self.end
 
@@ -128,6 +137,8 @@ class AutomaticParticipant:
                 message = await socket.read()
                 if message["type"] == "dismissed":
                     break
+                if message["type"] == "refused":
+                    self.refused.append(f"{seat.actor}: {message['reason']}")
                 if message["type"] != "seat":
                     continue
                 form = message.get("form", form)
@@ -158,9 +169,13 @@ def answer_to(question: Question, random: Random) -> Any:
         return random.choice(question.options)
     if question.kind == "choices":
         return [each for each in question.options if random.random() < 0.5] or [question.options[0]]
-    low = 0 if question.low is None else question.low
-    high = low + 100 if question.high is None else question.high
-    return random.randint(int(low), int(high))
+    low, high = question.low, question.high
+    if low is None:
+        low = 0 if high is None else min(0, high - 100)
+    if high is None:
+        high = low + 100
+    least, most = math.ceil(low), math.floor(high)
+    return random.randint(least, most) if least <= most else random.uniform(low, high)
 
 
 def action_of(form: Mapping[str, Any], random: Random) -> Any:
@@ -215,13 +230,16 @@ def _ids(experiment: Experiment) -> list[str] | None:
     return sorted(people.allow - people.keep_out) if people.allow else None
 
 
-async def play_demo(server: ExperimentServer, people: int, random: Random) -> dict[str, int]:
+async def play_demo(
+    server: ExperimentServer, people: int, random: Random, refused: list[str] | None = None
+) -> dict[str, int]:
     """Have programs take part, all at once; return how many have come to each end.
 
     Args:
         server: of the experiment.
         people: how many; where only some ids may come, no more than these.
         random: draws answers and actions.
+        refused: gets why something that they have said was not taken.
     """
     ends: dict[str, int] = {}
     ids = _ids(server.experiment)
@@ -231,7 +249,10 @@ async def play_demo(server: ExperimentServer, people: int, random: Random) -> di
     async def one(who: str) -> None:
         one_of_them = AutomaticParticipant(server, Random(random.random()), parameters=_link(server, who), code=who)
         end = await one_of_them.run()
-        ends[end] = ends.get(end, 0) + 1
+        # Who is not let in comes to no end.
+        ends[end or "kept out"] = ends.get(end or "kept out", 0) + 1
+        if refused is not None:
+            refused.extend(one_of_them.refused)
 
     async with trio.open_nursery() as nursery:
         for who in ids[:people]:

@@ -42,6 +42,8 @@ from trio_cogment.spaces.values import fill_fields
 Resolve = Callable[[str], Any]
 
 _RANDOM, _WIZARD = "random", "wizard"
+#: The implementation of a program in a person's place.
+_PROGRAM = "demo"
 #: Begins the name of a trial's property: which version plays an agent.
 _POLICY = "policy."
 _OUTCOMES = {"bot": Outcome.BOT, "default": Outcome.DEFAULT, "end": Outcome.LOSS}
@@ -83,7 +85,8 @@ class ExperimentTrials:
         experiment: the file.
         resolve: finds environments and agents; raises a `CogmentError`.
         hosting: where environments run; see `environments.serving.environment`.
-        wizards: researchers play the agents that are theirs; if not, random actions do, as where programs try it out.
+        people: people take part. If not, programs try it out: trials say so of their actors and their owner, and random
+            actions play the agents that are a researcher's.
 
     Attributes:
         participants: the environments and agents, for the platform.
@@ -97,14 +100,14 @@ class ExperimentTrials:
     """
 
     def __init__(
-        self, experiment: Experiment, resolve: Resolve, *, hosting: Hosting = "inline", wizards: bool = True
+        self, experiment: Experiment, resolve: Resolve, *, hosting: Hosting = "inline", people: bool = True
     ) -> None:
         self.participants = Participants(RL_SPEC)
         self._experiment = experiment
         self._resolve = resolve
         self._hosting = hosting
         self._served: dict[str, tuple[str, ServedEnvironment, Any]] = {}
-        self._wizards = wizards
+        self._people = people
         self._seats: dict[str, Seat] = {}  # of agents, by their names in the file
         self._registered: set[str] = set()
         self._made: dict[tuple[int, str], _Made] = {}
@@ -121,8 +124,8 @@ class ExperimentTrials:
             for condition in experiment.conditions:
                 self._made[number, condition.name] = self._make(trial, condition)
                 # What is wrong with it is told now, and not to the first group.
-                people = [f"{k}" for k in range(experiment.waiting.size)]
-                self.params = self._group_trial(number, condition.name, 1, people, (), {}).game.params
+                places = [f"{k}" for k in range(experiment.waiting.size)]
+                self.params = self._group_trial(number, condition.name, 1, places, (), {}).game.params
         self.needs_models = any(seat.chooses for seat in self._seats.values())
 
     async def aclose(self) -> None:
@@ -163,7 +166,7 @@ class ExperimentTrials:
                 )
         used = {agent: bots.get(agent, _RANDOM) for agent in agents if agent not in people}
         for agent, name in used.items():
-            if name == _WIZARD and not self._wizards:
+            if name == _WIZARD and not self._people:
                 used[agent] = _RANDOM
             elif name != _WIZARD:
                 self._seat(name, f"{in_condition if agent in changes.bots else where}: bots: {agent}")
@@ -303,6 +306,8 @@ class ExperimentTrials:
                 actor.endpoint, actor.implementation = CLIENT, HUMAN
             elif actor.name in made.bots:
                 self._be_played(actor, made, contexts.get(actor.name))
+            elif not self._people and actor.endpoint == CLIENT:
+                actor.implementation = _PROGRAM
         del params.actors[:]
         params.actors.extend(actors)
         arguments = dict(made.arguments)
@@ -316,7 +321,9 @@ class ExperimentTrials:
         policies = {agent: context.policy for agent, context in contexts.items() if context.policy}
         for agent, chosen in policies.items():
             params.properties[f"{_POLICY}{agent}"] = chosen
-        params.properties[RESUME_OWNER] = self._experiment.name
+        params.properties[RESUME_OWNER] = (
+            self._experiment.name if self._people else f"{self._experiment.name} {_PROGRAM}"
+        )
         rules = SeatRules(
             come_seconds=dropout.grace_seconds,
             grace_seconds=dropout.grace_seconds,

@@ -13,9 +13,15 @@ import trio
 from trio_cogment.base.errors import CogmentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.base.host import Host
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.experiment.files import data_errors, data_option, existing_data, read_experiment
+from trio_cogment.cli.experiment.files import (
+    data_errors,
+    data_option,
+    existing_data,
+    read_experiment,
+    trials_option,
+    trials_storage,
+)
 from trio_cogment.cli.options import FilePath, json_option
-from trio_cogment.cli.services.trial_datastore import PLAY_FILE
 from trio_cogment.cli.text import print_json
 
 if TYPE_CHECKING:
@@ -37,16 +43,10 @@ _MAX_ARCHIVED_BYTES = 128 * 2**20
     help="Where the tables are written. Tables of before are replaced; trials of before that are not written again "
     "are removed.",
 )
-@click.option(
-    "--storage",
-    default=f"sqlite:{PLAY_FILE}",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Where the trials are stored; none: without them.",
-)
+@trials_option("without them")
 @data_option
 @json_option("Print as JSON what was written.")
-def export(file: Path, output: Path, storage: str, data: Path | None, as_json: bool) -> None:
+def export(file: Path, output: Path, storage: str | None, data: Path | None, as_json: bool) -> None:
     """Write the data of an experiment: participants, answers, events and actions as CSV, a codebook, trials as Parquet.
 
     EXPERIMENT is the experiment file. The server must not run meanwhile; the researchers' page exports while it does.
@@ -56,6 +56,7 @@ def export(file: Path, output: Path, storage: str, data: Path | None, as_json: b
 
     experiment = read_experiment(file, _COMMAND)
     path = existing_data(data, experiment.name, _COMMAND)
+    storage = trials_storage(storage, path)
     try:
         with data_errors(_COMMAND, instead=", or export the data on the researchers' page"):
             with opened_store(path, experiment.name) as store:

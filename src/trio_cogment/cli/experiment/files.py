@@ -12,7 +12,7 @@ import click
 from trio_cogment.base.errors import CogmentError
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
-from trio_cogment.cli.services.trial_datastore import DEFAULT_FILE
+from trio_cogment.cli.services.trial_datastore import DEFAULT_FILE, PLAY_FILE
 
 if TYPE_CHECKING:
     from trio_cogment.experiment.definition import Experiment
@@ -32,6 +32,21 @@ def data_option(command: _Decorated) -> _Decorated:
         f"{DEFAULT_FILE.parent}/NAME.experiment.db, with the name in the experiment file.",
     )
     return applied((option,), command)
+
+
+def trials_option(none: str) -> Callable[[_Decorated], _Decorated]:
+    """Return a decorator that adds `--storage`: where the trials are.
+
+    Args:
+        none: means this.
+    """
+    option = click.option(
+        "--storage",
+        metavar="ADDRESS",
+        help=f"Where the trials are stored; none: {none}. Default: sqlite:{PLAY_FILE}, and with the data of a "
+        "demonstration the file beside it.",
+    )
+    return lambda command: applied((option,), command)
 
 
 def is_experiment(target: str) -> bool:
@@ -73,6 +88,24 @@ def data_errors(command: str, *, instead: str = "") -> Iterator[None]:
 def data_file(given: Path | None, name: str) -> Path:
     """Return the file with the data of an experiment."""
     return given or DEFAULT_FILE.parent / f"{name}.experiment.db"
+
+
+def trials_file(data: Path) -> Path:
+    """Return the file with the trials of a demonstration, of the name of its other file."""
+    return data.with_name(f"{data.name.removesuffix('.db')}.play.db")
+
+
+def trials_storage(given: str | None, data: Path) -> str:
+    """Return where the trials of an experiment are.
+
+    Args:
+        given: the flag; None: those of a demonstration are beside its data, and those of people where `play` has them.
+        data: the file with the data of the experiment.
+    """
+    if given is not None:
+        return given
+    beside = trials_file(data)
+    return f"sqlite:{beside if beside.is_file() else PLAY_FILE}"
 
 
 def existing_data(given: Path | None, name: str, command: str) -> Path:

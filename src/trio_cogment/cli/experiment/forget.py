@@ -9,9 +9,15 @@ import click
 import trio
 
 from trio_cogment.base.errors import NotFoundError
-from trio_cogment.cli.experiment.files import data_errors, data_option, existing_data, read_experiment
+from trio_cogment.cli.experiment.files import (
+    data_errors,
+    data_option,
+    existing_data,
+    read_experiment,
+    trials_option,
+    trials_storage,
+)
 from trio_cogment.cli.options import FilePath, json_option
-from trio_cogment.cli.services.trial_datastore import PLAY_FILE
 from trio_cogment.cli.text import print_json
 
 _FILE = "sqlite:"
@@ -32,13 +38,7 @@ class _Forget(click.Command):
 @click.command(cls=_Forget)
 @click.argument("file", metavar="EXPERIMENT", type=FilePath(path_type=Path))
 @click.argument("participant", metavar="ID")
-@click.option(
-    "--storage",
-    default=f"sqlite:{PLAY_FILE}",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Where the trials are stored; none: they were not.",
-)
+@trials_option("they were not")
 @click.option(
     "--keep_trials",
     is_flag=True,
@@ -46,7 +46,9 @@ class _Forget(click.Command):
 )
 @data_option
 @json_option("Print as JSON what was deleted.")
-def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: Path | None, as_json: bool) -> None:
+def forget(
+    file: Path, participant: str, storage: str | None, keep_trials: bool, data: Path | None, as_json: bool
+) -> None:
     """Delete everything that is kept of a participant: answers, events, actions, and the trials with their samples.
 
     EXPERIMENT is the experiment file. The server must not run meanwhile.
@@ -56,6 +58,7 @@ def forget(file: Path, participant: str, storage: str, keep_trials: bool, data: 
 
     experiment = read_experiment(file, _COMMAND)
     path = existing_data(data, experiment.name, _COMMAND)
+    storage = trials_storage(storage, path)
     with data_errors(_COMMAND), opened_store(path, experiment.name) as store:
         if store.is_unclean:  # of one before, which was interrupted
             store.clean()

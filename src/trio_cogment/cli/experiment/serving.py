@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ import trio
 from click.core import ParameterSource
 
 from trio_cogment.base.errors import needing
+from trio_cogment.cli.demo import until_control_c
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.export import trials_as_files
-from trio_cogment.cli.experiment.files import data_file, read_experiment
+from trio_cogment.cli.experiment.files import data_file, read_experiment, trials_file
 from trio_cogment.cli.rl.targets import failures, target_of
 from trio_cogment.cli.services.figures import add_platform, registry_shown
 from trio_cogment.cli.services.kept import shown_place, where_trials_are
@@ -114,9 +116,8 @@ def _prepared(options: dict[str, Any]) -> tuple[Experiment, ExperimentTrials]:
 
         # Beside the file, as the other files that it names.
         resolve = functools.partial(target_of, command=_COMMAND, folder=str(Path(options["target"]).parent))
-        # Where programs are people, nobody plays the agents of researchers.
-        wizards = not options["demo"]
-        return experiment, ExperimentTrials(experiment, resolve, hosting=options["hosting"], wizards=wizards)
+        people = not options["demo"]
+        return experiment, ExperimentTrials(experiment, resolve, hosting=options["hosting"], people=people)
 
 
 @asynccontextmanager
@@ -231,37 +232,70 @@ def run_demo(
     storage: StorageSettings | None,
     archive: Path | str | None,
     configuration: Configuration,
+    *,
+    own_storage: bool,
 ) -> None:
     """Have programs take part in an experiment until all are at an end, and say which.
 
+    Args:
+        options: see `application_of`, as the next two.
+        storage: see there.
+        archive: see there.
+        configuration: of the server.
+        own_storage: the trials are in a file of the demonstration, which begins anew; `storage` has the other settings.
+
     Raises:
-        Failure: the file is wrong, or the experiment could not go on.
+        Failure: the file is wrong, the experiment could not go on, or nobody has come to its end.
     """
     from trio_cogment.experiment.demo import people_of_demo
 
     experiment, trials = _prepared(options)
     groups = experiment.waiting.groups or _DEMO_GROUPS * len(experiment.conditions)
     people = people_of_demo(experiment, groups)
-    # Not the file of the people: programs are in no group of theirs.
+    # Not the files of the people: programs are in no group of theirs, and their trials are no data.
     path = options["data"] or data_file(None, experiment.name).with_name(f"{experiment.name}.demo.db")
+    files = [path]
+    if storage is not None and own_storage:
+        storage = replace(storage, file=trials_file(path))
+        files.append(trials_file(path))
+    refused: list[str] = []
     with failures(_COMMAND):
+        for file in files:
+            if options["data"] is not None and file.exists():
+                raise Failure(
+                    f"{_COMMAND}: --data: {file} is there already; a demonstration begins with a file of its own"
+                )
         if options["data"] is None:
-            _delete_demo(path, experiment)
-        elif path.exists():
-            raise Failure(f"{_COMMAND}: --data: {path} is there already; a demonstration begins with a file of its own")
-        ends = trio.run(_demo, experiment, trials, path, storage, archive, configuration, people)
+            _delete_demo(path, experiment, files)
+        try:
+            run = functools.partial(_demo, experiment, trials, path, storage, archive, configuration, people, refused)
+            ends = trio.run(until_control_c, run)
+        except BaseExceptionGroup as group:  # Control-C at the very beginning
+            if group.subgroup(KeyboardInterrupt) is not None:
+                raise KeyboardInterrupt from None
+            raise
     for end, count in sorted(ends.items()):
         click.echo(f"{end}: {count}")
+    for why, count in Counter(refused).items():
+        click.echo(f"refused: {why}" + (f" ({count} times)" if count > 1 else ""))
     command = ["trio-cogment", "experiment", "export", options["target"], "--data", str(path), "--output", "tables"]
     click.echo(f"data: {path}\ntables: {shlex.join(command)}")
+    if not ends.get("complete"):
+        raise Failure(f"{_COMMAND}: --demo: nobody has come to the end 'complete'")
 
 
-def _delete_demo(path: Path, experiment: Experiment) -> None:
+def _delete_demo(path: Path, experiment: Experiment, files: Sequence[Path]) -> None:
     """Delete what programs have left behind: they come anew, and would be at their ends."""
+    from trio_cogment.servers.datastore.compacting import check_unused
+
     if path.exists():
         with _store(path, experiment):
             pass  # it is nobody else's, and nobody has it open
-        for name in (f"{path}-wal", f"{path}-shm", path):
+    for file in files:
+        if file != path and file.exists():
+            check_unused(str(file))
+    for file in files:
+        for name in (f"{file}-wal", f"{file}-shm", file):
             Path(name).unlink(missing_ok=True)
 
 
@@ -273,9 +307,10 @@ async def _demo(
     archive: Path | str | None,
     configuration: Configuration,
     people: int,
+    refused: list[str],
 ) -> dict[str, int]:
     from trio_cogment.experiment.demo import play_demo
 
     async with _running(experiment, trials, path, storage, archive, configuration) as (_, play, server):
         play.link_of = lambda trial_id, actor, _sources: f"{trial_id} {actor}"
-        return await play_demo(server, people, Random(experiment.seed))
+        return await play_demo(server, people, Random(experiment.seed), refused)

@@ -6,13 +6,14 @@ Where trials are stored is here for `serve` too.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.base.errors import CogmentError
 from trio_cogment.base.postgresql import shown
 from trio_cogment.base.records import record
 from trio_cogment.base.services import SERVICES, ServiceKind
@@ -272,7 +273,7 @@ async def _opened(settings: DatastoreSettings, resources: Resources) -> AsyncIte
     from trio_cogment.servers.datastore import Datastore, datastore_services
 
     async with (
-        opened_storage(settings.storage, resources) as store,
+        opened_storage(settings.storage, resources, flag="--file_storage") as store,
         Datastore(store, config=settings.configuration.datastore) as datastore,
     ):
         if resources.figures is not None:
@@ -281,17 +282,21 @@ async def _opened(settings: DatastoreSettings, resources: Resources) -> AsyncIte
 
 
 @asynccontextmanager
-async def opened_storage(settings: StorageSettings, resources: Resources | None = None) -> AsyncIterator[TrialStore]:
+async def opened_storage(
+    settings: StorageSettings, resources: Resources | None = None, *, flag: str = "--storage"
+) -> AsyncIterator[TrialStore]:
     """Open the storage that the flags name.
 
     Args:
         settings: the flags.
         resources: have what its metrics go to, if there are any.
+        flag: names another place.
 
     Raises:
-        Failure: the folder of the default file cannot be made.
+        Failure: another server uses the file, or the folder of the default file cannot be made.
         CogmentError: the storage cannot be opened.
     """
+    from trio_cogment.base.host.files import LockedError
     from trio_cogment.servers.datastore.opening import open_store
 
     address = settings.address
@@ -310,7 +315,13 @@ async def opened_storage(settings: StorageSettings, resources: Resources | None 
         file_bytes=settings.file_bytes,
         compression=settings.compression,
     )
-    async with opened as store:
+    async with AsyncExitStack() as stack:
+        try:
+            store = await stack.enter_async_context(opened)
+        except CogmentError as error:
+            if isinstance(error.__cause__, LockedError):
+                raise Failure(f"{error}; {flag} names another file") from error
+            raise
         if resources is not None:
             _show_figures(settings, store, resources)
         yield store

@@ -83,6 +83,16 @@ def erase_deleted(path: str) -> None:
             )
 
 
+def check_unused(path: str) -> None:
+    """See that a file is one of a datastore, and that none uses it.
+
+    Args:
+        path: see `compact`, as the errors.
+    """
+    with _opened(os.path.realpath(path), DEFAULT_LEVEL):
+        pass
+
+
 @contextmanager
 def _opened(path: str, level: int) -> Iterator[SqliteWriter]:
     if not os.path.exists(path):
