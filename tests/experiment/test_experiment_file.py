@@ -215,6 +215,18 @@ def test_what_is_wrong_with_a_file(text: str, error: str, tmp_path: Path) -> Non
 PIXEL = b"GIF89a\1\0\1\0\0\0\0;"
 
 
+def test_texts_that_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As some editors of Windows write them."""
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "intro.md").write_bytes(mark + b"# Hello\r\n")
+    (tmp_path / "ids.txt").write_bytes(mark + b"ann\r\nbob\r\n")
+    path = tmp_path / "study.yaml"
+    path.write_bytes(mark + f"before:\n- file: intro.md\nparticipants: {{id: code, allow: ids.txt}}\n{TRIALS}".encode())
+    found = load_experiment(path)
+    assert found.before[0].text == "# Hello\r\n"
+    assert found.participants.allow == {"ann", "bob"}
+
+
 def test_pictures(tmp_path: Path) -> None:
     (tmp_path / "a map.gif").write_bytes(PIXEL)
     (tmp_path / "hello.md").write_text(

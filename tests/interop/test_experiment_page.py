@@ -382,6 +382,31 @@ def test_who_looks_at_the_end_of_a_trial_is_not_away_from_the_next_one(browser: 
     assert [row["action"] for row in tables["actions"]] == ["0", "0", "1", "0"]
 
 
+BLOCKED = """
+for (const name of ["localStorage", "sessionStorage"])
+  Object.defineProperty(window, name, { get() { throw new DOMException("blocked", "SecurityError"); } });
+"""
+
+
+def test_who_has_blocked_storage_takes_part(browser: Browser, tmp_path: Path) -> None:
+    """By a link without its last slash; and who has a wrong one sees a page that says so."""
+    with study(tmp_path) as served:
+        people_here = []
+        for number in range(2):
+            page = browser.new_context().new_page()
+            page.add_init_script(BLOCKED)
+            read(page, f"{served.link.removesuffix('/')}?PID=a%20{number}")
+            assert page.url == f"{served.link}?PID=a%20{number}"
+            people_here.append(page)
+        for page in people_here:
+            page.get_by_text("Your action").wait_for()
+        wrong = browser.new_context().new_page()
+        wrong.goto(f"{served.origin}/experiment/nothing/")
+        wrong.get_by_text("There is no such study").wait_for()
+        for page in [*people_here, wrong]:
+            page.context.close()
+
+
 def test_a_network_that_is_lost_without_a_word_is_noticed(browser: Browser, tmp_path: Path) -> None:
     """Nothing closes: what either side says is lost. The page says so, and comes back by itself when it can."""
     passes = [True]

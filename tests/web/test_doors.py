@@ -57,7 +57,7 @@ OPEN = {
     *("/", "/enter", "/enter/{code}", "/leave", "/health", "/openapi.json", "/openapi.json/"),
     *("/assets/{name*}", "/play/assets/{name*}", "/dashboard/assets/{name*}", "/experiment/assets/{name*}"),
     # The key is what lets somebody in, as a token does; see `test_the_key_of_an_experiment`.
-    *("/experiment/{key}/", "/experiment/{key}/socket", "/experiment/{key}/pictures/{name}"),
+    *("/experiment/{key}", "/experiment/{key}/", "/experiment/{key}/socket", "/experiment/{key}/pictures/{name}"),
 }
 #: Where the handler judges callers itself; see `rest_routes`.
 JUDGED = {path + end for path in ("/controller/trials", "/actor/{actor_name}/{trial_id}") for end in ("", "/")} | {
@@ -295,7 +295,7 @@ async def test_other_methods_are_no_way_around(door: Door, autojump_clock: objec
                 assert (await other(token=token_text(grant(Role.ADMIN)))).status in (404, 405, 415), (method, ask.path)
 
 
-@pytest.mark.parametrize("path", ["/experiment/{key}/", "/experiment/{key}/socket"])
+@pytest.mark.parametrize("path", ["/experiment/{key}", "/experiment/{key}/", "/experiment/{key}/socket"])
 async def test_the_key_of_an_experiment(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: object
 ) -> None:
@@ -317,11 +317,16 @@ async def test_the_key_of_an_experiment(
             for token in ("", token_text(grant(Role.ADMIN))):
                 answer = await ask(token=token)
                 assert answer.status == 404 if is_page else not let_in, key
+                if is_page:
+                    assert b"There is no such study" in answer.body
         ask.path = path.replace("{key}", server.key)
         for fields in REFUSED:
             assert (await ask(**fields)).status == 403, fields
         assert not let_in
-        assert (await ask()).status == (200 if is_page else 101)
+        answer = await ask()
+        assert answer.status == {"/experiment/{key}": 303, "/experiment/{key}/": 200}.get(path, 101)
+        if answer.status == 303:  # a link that has lost its last slash
+            assert answer.headers["location"] == f"../experiment/{server.key}/"
         await trio.testing.wait_all_tasks_blocked()
         assert let_in == (0 if is_page else 1)
 

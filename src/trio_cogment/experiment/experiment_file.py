@@ -186,7 +186,7 @@ class _Reader:
 
     def _text_file(self, node: yaml.Node, name: str) -> str:
         try:
-            return self._content(node, name).decode()
+            return self._content(node, name).decode("utf-8-sig")  # some editors put a byte order mark before a text
         except UnicodeDecodeError:
             raise self._file.fault(node, f"{name}: expected a text in UTF-8") from None
 

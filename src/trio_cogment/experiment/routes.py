@@ -19,7 +19,7 @@ from trio_cogment.experiment.server import ExperimentServer
 from trio_cogment.experiment.texts import PICTURE_TYPES, PICTURES
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.json_text import json_text
-from trio_cogment.web.replies import Reply, json_data, script_page
+from trio_cogment.web.replies import Reply, html_page, json_data, script_page
 from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
 
 #: See the rows of these in the table of rights.
@@ -52,6 +52,8 @@ def experiment_routes(server: ExperimentServer) -> list[AnyRoute]:
         Route("GET", "/experiment/{key}/", pages.page, right=None),
         Route("GET", f"/experiment/{{key}}/{PICTURES}/{{name}}", pages.picture, right=None),
         SocketRoute("/experiment/{key}/socket", pages.socket, right=None),
+        # Behind the others of two parts, which it fits, too.
+        Route("GET", "/experiment/{key}", pages.without_slash, right=None),
     ]
 
 
@@ -60,14 +62,25 @@ class _Pages:
         self._server = server
         self._pictures = {each.name: each for each in server.experiment.pictures.values()}
 
+    def _has_key(self, visit: Visit) -> bool:
+        return hmac.compare_digest(visit.parameters["key"].encode("utf-8", "replace"), self._server.key.encode())
+
     def _check_key(self, visit: Visit) -> None:
-        key = visit.parameters["key"]
-        if not hmac.compare_digest(key.encode("utf-8", "replace"), self._server.key.encode()):
+        if not self._has_key(visit):
             raise NotFoundError("there is no such experiment: this link is not complete, or not of this server")
+
+    async def without_slash(self, visit: Visit) -> Reply:
+        """Lead somebody to the page whose link has lost its last slash on the way."""
+        if not self._has_key(visit):
+            return _no_such_page(visit)
+        query = f"?{visit.request.query}" if visit.request.query else ""
+        where = visit.request.at(f"/experiment/{self._server.key}/") + query
+        return Reply(303, headers=((b"location", where.encode("latin-1", "replace")),))
 
     async def page(self, visit: Visit) -> Reply:
         """Return the page of a participant."""
-        self._check_key(visit)
+        if not self._has_key(visit):
+            return _no_such_page(visit)
         styles = ("/play/assets/play.css", f"{_ASSETS}/experiment.css")
         return script_page(visit.request, "Study", f"{_ASSETS}/experiment.js", *styles)
 
@@ -131,6 +144,11 @@ class _Pages:
         name = f"{self._server.experiment.name}.zip".encode()
         headers = ((b"content-disposition", b'attachment; filename="' + name + b'"'),)
         return Reply(200, await self._server.archive(), b"application/zip", headers)
+
+
+def _no_such_page(visit: Visit) -> Reply:
+    text = "There is no such study: the link is not complete, or not one of this server. Please look at it again."
+    return html_page(visit.request, 404, "Not found", text)
 
 
 async def _ignore(socket: Socket) -> None:

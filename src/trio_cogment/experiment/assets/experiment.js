@@ -6,6 +6,7 @@ import { Countdown } from "../../play/assets/countdown.js";
 import { html } from "../../play/assets/html.js";
 import { Seat } from "../../play/assets/seat.js";
 import { NOTHING, reduce } from "../../play/assets/seen.js";
+import { local, session } from "../../play/assets/storage.js";
 import { Wire } from "../../play/assets/wire.js";
 import { Questions, answers } from "./questions.js";
 
@@ -13,7 +14,8 @@ import { Questions, answers } from "./questions.js";
 const BEFORE = location.pathname.replace(/(\/~[^/]*)?\/experiment\/[^/]*\/$/, "");
 const TICKET = `trio-cogment experiment ${location.pathname}`;
 /** Tells this tab from others of the same browser; it stays when the page is loaded again. */
-const TAB = (sessionStorage[TICKET] ??= Math.random().toString(36).slice(2));
+const TAB = session.getItem(TICKET) ?? Math.random().toString(36).slice(2);
+session.setItem(TICKET, TAB);
 /** Time that is left is shown below this many seconds. */
 const SHOWN_SECONDS = 120;
 
@@ -292,7 +294,7 @@ function App() {
     /** @param {string} code */
     const entering = (code) => ({
       type: "enter",
-      ticket: localStorage.getItem(TICKET) ?? "",
+      ticket: local.getItem(TICKET) ?? "",
       parameters: Object.fromEntries(new URLSearchParams(location.search)),
       code,
       tab: TAB,
@@ -303,7 +305,7 @@ function App() {
     const made = new Wire(
       (message) => {
         // Not that of the session: a second tab is the same person.
-        if (message.welcome?.ticket) localStorage.setItem(TICKET, message.welcome.ticket);
+        if (message.welcome?.ticket) local.setItem(TICKET, message.welcome.ticket);
         wasLetIn ||= Boolean(message.welcome);
         dispatch(message);
       },

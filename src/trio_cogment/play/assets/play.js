@@ -7,6 +7,7 @@ import { html } from "./html.js";
 import { BACK, Lobby } from "./lobby.js";
 import { Seat } from "./seat.js";
 import { NOTHING, reduce } from "./seen.js";
+import { session } from "./storage.js";
 import { Wire } from "./wire.js";
 
 /** What a proxy has before the paths of the server. */
@@ -18,7 +19,7 @@ const TICKET = `trio-cogment ticket ${location.pathname}`;
 /** @param {Seen["state"]} state */
 function follow(state) {
   if (state.type === "lobby" && state.link) {
-    sessionStorage.setItem("trio-cogment lobby", location.pathname);
+    session.setItem("trio-cogment lobby", location.pathname);
     location.replace(BEFORE + state.link);
   }
 }
@@ -63,13 +64,13 @@ function App() {
   const wire = useMemo(() => {
     const made = new Wire(
       (message) => {
-        if (message.welcome?.ticket) sessionStorage.setItem(TICKET, message.welcome.ticket);
+        if (message.welcome?.ticket) session.setItem(TICKET, message.welcome.ticket);
         if (message.type === "lobby") follow(message);
         dispatch(message);
       },
       (state, reason) => dispatch({ type: "connection", state, reason }),
       // A lobby is told who it was before; a seat's link says who it is.
-      () => ({ type: "hello", ticket: sessionStorage.getItem(TICKET) ?? "", automated: location.hash === "#automated" }),
+      () => ({ type: "hello", ticket: session.getItem(TICKET) ?? "", automated: location.hash === "#automated" }),
     );
     return made;
   }, []);
@@ -78,12 +79,12 @@ function App() {
     if (seen.state.state === "played") {
       say({ type: "ready" });
     } else {
-      sessionStorage.removeItem(TICKET);
+      session.removeItem(TICKET);
       location.reload();
     }
   };
   // The program that had the seat may have been started again: then its trial goes on by another one, to which this leads.
-  const lobby = sessionStorage.getItem("trio-cogment lobby");
+  const lobby = session.getItem("trio-cogment lobby");
   const goesBack = seen.connection === "refused" && seen.welcome?.again && seen.place === "seat" && !seen.dismissed && lobby;
   useEffect(() => {
     if (goesBack) location.replace(lobby + BACK);

@@ -4,6 +4,7 @@ import { useCallback, useEffect, useRef, useState } from "../../assets/vendor/pr
 import { html } from "./html.js";
 import { ActionForm, Choices, direct } from "./forms.js";
 import { Parts, Renderer } from "./views.js";
+import { session } from "./storage.js";
 
 /** A key or a button that is held for longer acts at each tick. */
 const HOLD_MS = 250;
@@ -164,7 +165,7 @@ function Log({ notices }) {
 /** @param {{dismissed: any, over: any, again: boolean}} props */
 function End({ dismissed, over, again }) {
   const [title, text] = DISMISSALS[dismissed.reason] ?? ["The game is over", ""];
-  const lobby = sessionStorage.getItem("trio-cogment lobby");
+  const lobby = session.getItem("trio-cogment lobby");
   useEffect(() => {
     if (again && lobby && dismissed.reason === "over") setTimeout(() => location.replace(lobby), END_MS);
   }, []);
