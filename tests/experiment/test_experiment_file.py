@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,13 @@ from trio_cogment.experiment.definition import (
     PARTICIPANT_COLUMNS,
     Changes,
     Condition,
+    Dropout,
     Experiment,
+    PagePlan,
     People,
     Question,
+    TrialPlan,
+    Waiting,
 )
 from trio_cogment.experiment.experiment_file import load_experiment
 from trio_cogment.experiment.texts import Texts
@@ -58,6 +64,40 @@ def test_what_a_short_file_means(tmp_path: Path) -> None:
     assert found.trials[0].name == "trial-1"
     assert found.trials[0].action_seconds == math.inf
     assert found.participants == People()
+
+
+_OF_TRIALS = ("action_seconds", "end_seconds", "roles")
+
+
+def test_the_page_says_what_is_so_by_default(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    table = page.partition("| key | by default |\n")[2].partition("\n\n")[0]
+    told = {
+        re.split("[ ,]", row[2:])[0].strip("`"): re.split("[:;]", row.split(" | ")[1].removesuffix(" |"))[0].strip("`")
+        for row in table.splitlines()[1:]
+        if "name` of" not in row and "the condition" not in row
+    }
+    records = {
+        **{f"waiting.{each.name}": each.default for each in fields(Waiting)},
+        **{f"dropout.{each.name}": each.default for each in fields(Dropout) if each.name != "default"},
+        **{each.name: each.default for each in fields(PagePlan) if each.name in ("attempts", "failed")},
+        **{each.name: each.default for each in fields(Question) if each.name == "required"},
+        **{each.name: each.default for each in fields(TrialPlan) if each.name in _OF_TRIALS},
+        **{each.name: each.default for each in fields(Experiment) if each.name in ("page_seconds", "after_restart")},
+    }
+
+    def shown(value: Any) -> str:
+        if value in (None, math.inf):
+            return "no limit"
+        return str(value).lower() if isinstance(value, bool | str) else f"{value:g}"
+
+    assert told == {name: shown(value) for name, value in records.items()}
+    pages = "before: [{text: a}, {text: b}]\nafter: [{text: c}]\n"
+    found = read(tmp_path, f"{TRIALS}    pages: [{{text: d}}]\n{pages}")
+    pages_of = (*found.before, *found.after, *found.trials[0].pages)
+    names = [each.name for each in (*pages_of, *found.trials, *found.conditions)]
+    assert names == ["before-1", "before-2", "after-1", "trials-0-pages-1", "trial-1", "all"]
+    assert all(f"`{name}`" in table for name in names)
 
 
 def test_games_that_do_not_wait(tmp_path: Path) -> None:
