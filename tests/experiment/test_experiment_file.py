@@ -94,8 +94,8 @@ def test_the_page_says_what_is_so_by_default(tmp_path: Path) -> None:
     assert told == {name: shown(value) for name, value in records.items()}
     pages = "before: [{text: a}, {text: b}]\nafter: [{text: c}]\n"
     found = read(tmp_path, f"{TRIALS}    pages: [{{text: d}}]\n{pages}")
-    pages_of = (*found.before, *found.after, *found.trials[0].pages)
-    names = [each.name for each in (*pages_of, *found.trials, *found.conditions)]
+    names = [each.name for each in (*found.before, *found.after, *found.trials[0].pages)]
+    names += [found.trials[0].name, found.conditions[0].name]
     assert names == ["before-1", "before-2", "after-1", "trials-0-pages-1", "trial-1", "all"]
     assert all(f"`{name}`" in table for name in names)
 

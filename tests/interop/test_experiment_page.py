@@ -486,6 +486,7 @@ def test_anybody_can_take_part(browser: Browser, size: Any, tmp_path: Path) -> N
 
 ALL_KINDS = """
   - name: kinds
+    text: "![A dot](<a dot.svg>)"
     questions:
       - {name: word, ask: "One word?", kind: text}
       - {name: age, ask: "How old are you?", kind: number, low: 18, integer: true}
@@ -510,6 +511,8 @@ def test_every_kind_of_page_question_and_end(browser: Browser, size: Any, tmp_pa
     """Those of links with parameters, to the end that leads back, and codes that are typed."""
     options = {} if size is None else {"viewport": size, "has_touch": True, "color_scheme": "dark"}
     made = Study(tmp_path)
+    dot = '<svg xmlns="http://www.w3.org/2000/svg" width="7" height="7"><circle cx="3" cy="3" r="3"/></svg>'
+    (tmp_path / "a dot.svg").write_text(dot)
     file = tmp_path / "experiment.yaml"
     text = file.read_text().replace("rounds: 5", "rounds: 1").replace("\n\nwaiting:\n", ALL_KINDS)
     redirect = '    redirect: "https://example.com/done?pid={PID}&from={source}"\n'
@@ -534,6 +537,7 @@ def test_every_kind_of_page_question_and_end(browser: Browser, size: Any, tmp_pa
                 click_on(page)
                 page.get_by_label(RULE).check()
                 click_on(page)
+                page.wait_for_function("document.querySelector('.text img[alt=\"A dot\"]').naturalWidth === 7")
                 page.get_by_label("One word?").fill("word")
                 check(page)
                 page.get_by_label("How old are you?").fill("30")

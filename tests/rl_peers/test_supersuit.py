@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
 
 import trio_cogment.rl as tc
 
@@ -35,6 +37,54 @@ def test_ppo_learns_for_all_agents_of_several_games(tmp_path: Path) -> None:
     game.close()
     # A game ends after fifteen rounds, and both played 512 / 4.
     assert tc.export(store, parquet=tmp_path / "data").trials >= 2 * (512 // 4 // 15)
+
+
+class Drawn(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
+    """Shows two agents numbers of its own generator, three times."""
+
+    metadata = {"name": "drawn_v0"}  # noqa: RUF012  PettingZoo's own form
+    possible_agents = ["a", "b"]  # noqa: RUF012  the same
+    render_mode = None
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(0, 1, (1,), np.float64)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None or not hasattr(self, "generator"):
+            self.generator = np.random.default_rng(seed)
+        self.agents, self.left = list(self.possible_agents), 3
+        return self._shown(), {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> Any:
+        agents, self.left = self.agents, self.left - 1
+        self.agents = agents if self.left else []
+        zeros, none = dict.fromkeys(agents, 0.0), dict.fromkeys(agents, False)
+        return self._shown(), zeros, dict.fromkeys(agents, not self.left), none, {agent: {} for agent in agents}
+
+    def _shown(self) -> dict[str, Any]:
+        return {agent: self.generator.random(1) for agent in self.possible_agents}
+
+
+def test_a_seed_of_several_games() -> None:
+    import supersuit
+
+    def seen(seed: int) -> list[Any]:
+        game: Any = tc.make_parallel(Drawn)
+        rows = supersuit.pettingzoo_env_to_vec_env_v1(game)
+        envs = supersuit.concat_vec_envs_v1(rows, 2, base_class="stable_baselines3")
+        envs.venv.reset(seed=seed)
+        found = [envs.reset().tolist(), *(envs.step(np.zeros(4, int))[0].tolist() for _ in range(7))]
+        envs.close()
+        game.close()
+        return found
+
+    first = seen(3)
+    assert first == seen(3)
+    assert first != seen(4)
+    assert len({str(row) for now in first for row in now}) == 4 * len(first), "each game has a seed of its own"
 
 
 def test_games_in_processes() -> None:
