@@ -17,6 +17,7 @@ from random import Random
 from string import ascii_letters
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 import trio
 from click.testing import CliRunner, Result
@@ -73,6 +74,16 @@ def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
     ]
     actions = rows(folder / "tables" / "actions.csv")
     assert len(actions) == 8 * 10
+    trials = rows(folder / "tables" / "trials.csv")
+    assert [(row["trial"], row["name"], row["environment"]) for row in trials if row["group"] == "1"] == [
+        *[("1", "first", "coordination:Meeting"), ("2", "second", "coordination:Meeting")]
+    ]
+    assert {row["trial_id"] for row in trials} == {row["trial_id"] for row in actions}
+    arguments = {row["condition"]: (json.loads(row["arguments"])["rounds"], json.loads(row["bots"])) for row in trials}
+    assert arguments["follows"] == (5, {"robot": "coordination:follower"})
+    codebook = (folder / "tables" / "codebook.md").read_text().partition("## trials/data")[2]
+    columns = pyarrow.parquet.read_schema(next((folder / "tables/trials/data").glob("*.parquet"))).names
+    assert [name for name in columns if f"| `{name}` |" not in codebook] == []
     # The same ticks are in the trials' own tables.
     from trio_cogment.rl import replay_environment
 
@@ -92,10 +103,10 @@ def test_a_demonstration_its_tables_and_what_is_forgotten(folder: Path) -> None:
     assert "trials deleted: 0 of 2" in done.output
     done = run("experiment", "export", "experiment.yaml", data, "--output=tables", "--json")
     written = json.loads(done.output)
-    assert (len(written["written"]), written["trials"], written["steps"]) == (5, 6, 90)
+    assert (len(written["written"]), written["trials"], written["steps"]) == (6, 6, 90)
 
 
-def test_an_export_leaves_nothing_of_people_who_are_forgotten(folder: Path) -> None:
+def test_an_export_leaves_nothing_of_people_who_are_forgotten(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Also if nobody is left, or nothing is written of trials."""
     trial = "environment: CartPole-v1\n    arguments: {max_episode_steps: 2}"
     (folder / "s.yaml").write_text(f"name: s\nparticipants: {{id: code, allow: [ann]}}\ntrials:\n  - {trial}\n")
@@ -112,7 +123,8 @@ def test_an_export_leaves_nothing_of_people_who_are_forgotten(folder: Path) -> N
     assert run(*export).exit_code == 0
     assert "trials deleted: 1 of 1" in run("experiment", "forget", "s.yaml", "ann", "--data=.cogment/s.demo.db").output
     assert run(*export).exit_code == 0
-    assert [path.name for path in (folder / "tables").iterdir() if path.name.startswith((".", "trials"))] == []
+    assert [path.name for path in (folder / "tables").iterdir() if path.is_dir()] == []
+    assert not caplog.records  # nothing was left behind
     trials.mkdir()
     (trials / "notes.txt").write_text("a folder of somebody else")
     assert run(*export).exit_code == 0

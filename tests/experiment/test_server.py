@@ -618,7 +618,7 @@ async def test_what_researchers_see_and_do(tmp_path: Path, autojump_clock: MockC
         assert (seen["closed"], seen["ends"], seen["steps"]) == (True, {"unmatched": 1}, {})
         with zipfile.ZipFile(io.BytesIO(await server.archive())) as archive:
             assert sorted(archive.namelist()) == sorted(
-                [*(f"{name}.csv" for name in ("participants", "answers", "events", "actions")), "codebook.md"]
+                [*(f"{name}.csv" for name in ("participants", "answers", "events", "actions", "trials")), "codebook.md"]
             )
             assert who in archive.read("participants.csv").decode()
         for wrong in ("", " ", "x" * 2001):

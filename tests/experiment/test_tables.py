@@ -1,4 +1,4 @@
-"""The tables of an experiment, read back as pandas and R read them."""
+"""The tables of an experiment, read back with the standard library; `tests/rl_peers` has pandas."""
 
 from __future__ import annotations
 
@@ -162,6 +162,16 @@ def test_actions_that_are_asked_again_count_once_also_if_that_happens_meanwhile(
         for _ in range(2):
             seen.append([event.time_ns for event in _counting(opened, "action")])
     assert seen == [[7], [12]]
+
+
+def test_the_codebook_says_which_questions_are_gone_and_takes_any_parameter(store: ExperimentStore) -> None:
+    experiment = load_experiment(EXAMPLE)
+    with opened_store(store.path, "meeting") as opened:
+        odd = StoredParticipant("bob", "other", {"a|b\nc": "1"}, PERSON | {"number": 2})
+        opened.write(Batch(participants={"bob": odd}))
+        text = tables_of(replace(experiment, after=[]), opened)["codebook.md"].decode()
+    assert "only in `answers.csv`: `human`, `remarks`." in text
+    assert "| `link_a\\|b c` | the parameter `a\\|b c` of the link |\n" in text
 
 
 def test_trials(store: ExperimentStore) -> None:

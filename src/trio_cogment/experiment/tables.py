@@ -1,4 +1,4 @@
-"""The data of an experiment as tables: participants, answers, events and actions as CSV, and a codebook.
+"""The data of an experiment as tables: participants, answers, events, actions and trials as CSV, and a codebook.
 
 Each row of `answers` is one answer, and each of `actions` one action, so both can be filtered and pivoted as one likes.
 `participants` has a column for each question and each parameter of the links as well. Files are UTF-8 with a header,
@@ -53,6 +53,51 @@ _ACTIONS = {
     "page_ms": "the same by the clock of the page; milliseconds since the epoch",
     "latency_ms": "how long an answer of the server took, as the page has measured it last",
     "late": "true: it came too late, and did not count",
+}
+_TRIALS = {
+    "trial_id": "id of the trial",
+    "trial": "number of the trial in the file, from 1",
+    "name": "of the trial in the file",
+    "environment": "as the file names it",
+    "arguments": "with which the environment is made in this condition, as JSON",
+    "bots": "the agents that are named in the file, and who plays them in this condition, as JSON",
+    "condition": "of the group",
+    "group": "number of the group",
+    "started_ns": "when the server has started it; nanoseconds since the epoch",
+}
+#: Calls that read a table as it is, in pandas and in R.
+READING = (
+    'pd.read_csv("participants.csv", dtype={"participant": str}, keep_default_na=False, na_values=[""])',
+    'read.csv("participants.csv", colClasses=c(participant="character"), na.strings="", check.names=FALSE)',
+)
+#: Columns of the steps of trials, as `rl export` writes them.
+_STEPS = {
+    "trial_id": "id of the trial",
+    "episode_index": "number of the trial in the data set, from 0",
+    "tick": "number of the tick",
+    "actor": "the agent",
+    "actor_class": "as the API has it",
+    "implementation": "the program that has played the agent",
+    "is_human": "true: a person played, and no bot or default action was in the person's place",
+    "observation": "what the agent was shown; of an environment with several parts `observation.PART`",
+    "action": "what it did; `action.PART` likewise; empty: nothing",
+    "reward": "for the action, told in the next tick; empty in the last step",
+    "terminated": "with the action the task has ended for the agent",
+    "truncated": "with the action the agent, or the trial, was cut off",
+    "action_mask": "which actions were allowed, if the environment says so; `action_mask.PART` likewise",
+    "timestamp_ns": "when the tick began; nanoseconds since the epoch",
+    "policy": "the model and its version, if a stored model has played",
+    "is_first": "the first step of the agent",
+    "is_last": "its last one, which has an observation alone",
+    "is_terminal": "the last one, and the task has ended",
+    "discount": "0: the task has ended; else 1",
+    "active": "it was the agent's turn",
+    "alive": "the agent took part still",
+    "default_action": "the default action was taken, because none came in time",
+    "held_action": "the action of before was taken again",
+    "other_rewards": "those of others than the environment, people for example",
+    "info": "of the environment, as JSON",
+    "info_types": "types of arrays in it, as JSON",
 }
 #: What each kind of event says.
 EVENT_KINDS = {
@@ -111,6 +156,7 @@ def tables_of(experiment: Experiment, store: ExperimentStore) -> dict[str, bytes
         "answers.csv": _csv(_answers(experiment, store)),
         "events.csv": _csv(_events(store)),
         "actions.csv": _csv(_actions(store)),
+        "trials.csv": _csv(_trials(experiment, store)),
         "codebook.md": codebook(experiment, store).encode(),
     }
 
@@ -135,6 +181,12 @@ def _pages(experiment: Experiment) -> list[PagePlan]:
 
 def _questions(experiment: Experiment) -> dict[str, Question]:
     return {question.name: question for page in _pages(experiment) for question in page.questions}
+
+
+def _questions_of_before(experiment: Experiment, store: ExperimentStore) -> list[str]:
+    questions = _questions(experiment)
+    answered = (name for event in store.events("answered") for name in event.detail["answers"])
+    return [name for name in dict.fromkeys(answered) if name not in questions]
 
 
 def _parameters(store: ExperimentStore) -> list[str]:
@@ -235,6 +287,22 @@ def _actions(store: ExperimentStore) -> Iterator[Sequence[Any]]:
         ]
 
 
+def _trials(experiment: Experiment, store: ExperimentStore) -> Iterator[Sequence[Any]]:
+    yield [*_TRIALS]
+    conditions = {int(each["number"]): each["condition"] for each in store.groups()}
+    changes = {condition.name: condition.changes for condition in experiment.conditions}
+    for event in store.events("trial started"):
+        number, name = event.detail["trial"], conditions.get(event.group or 0, "")
+        plan: list[Any] = [None] * 4
+        # The file may have become another one.
+        if number < len(experiment.trials) and name in changes:
+            trial = experiment.trials[number]
+            of = changes[name](trial.name)
+            arguments, bots = {**trial.arguments, **of.arguments}, {**trial.bots, **of.bots}
+            plan = [trial.name, trial.environment, _json(arguments), _json(bots)]
+        yield [event.detail["trial_id"], number + 1, *plan, name, event.group, event.time_ns]
+
+
 def _plain(value: Any) -> Any:
     """Return a value as a cell has it."""
     if isinstance(value, bool):
@@ -257,6 +325,9 @@ def codebook(experiment: Experiment, store: ExperimentStore) -> str:
     lines = [f"# {experiment.title}: codebook", ""]
     lines += [
         f"Experiment `{experiment.name}`. CSV files are UTF-8, with commas; an empty cell is what is not there.",
+        "Ids and answers are texts, also where they look like numbers (`007`) or like nothing (`NA`):",
+        "",
+        *(f"    {call}" for call in READING),
         "",
     ]
     for name, columns in (
@@ -264,6 +335,7 @@ def codebook(experiment: Experiment, store: ExperimentStore) -> str:
         ("answers", _ANSWERS),
         ("events", _EVENTS),
         ("actions", _ACTIONS),
+        ("trials", _TRIALS),
     ):
         lines += [f"## {name}.csv", "", "| column | meaning |", "|---|---|"]
         lines += [f"| `{column}` | {meaning} |" for column, meaning in columns.items()]
@@ -272,21 +344,35 @@ def codebook(experiment: Experiment, store: ExperimentStore) -> str:
                 f"| `{each.name}` | {_cell(each.ask)} ({_values(each)}) |" for each in _questions(experiment).values()
             ]
             lines += [
-                f"| `{PARAMETER_COLUMN}{each}` | the parameter `{each}` of the link |" for each in _parameters(store)
+                f"| `{PARAMETER_COLUMN}{_cell(each)}` | the parameter `{_cell(each)}` of the link |"
+                for each in _parameters(store)
             ]
+            gone = _questions_of_before(experiment, store)
+            if gone:
+                names = ", ".join(f"`{_cell(each)}`" for each in gone)
+                lines += ["", f"Not in the file any more, so only in `answers.csv`: {names}."]
         if name == "events":
             lines += ["", "| event | meaning |", "|---|---|"]
             lines += [f"| {kind} | {meaning} |" for kind, meaning in EVENT_KINDS.items()]
         lines.append("")
     lines += [
-        "## trials",
+        "## trials/data",
         "",
-        "The trials' tables, if they were exported: see the README in their folder. `trial_id` is",
+        "Parquet files with a row for each tick and actor, if the trials were exported. If agents or environments have",
+        "observations or actions of several forms, those of each form are in a folder of its own: `data/group-0`, or a",
+        "name that the actors have in common. `meta/trials.parquet` has a row for each trial.",
+        "",
+        "| column | meaning |",
+        "|---|---|",
+        *(f"| `{column}` | {meaning} |" for column, meaning in _STEPS.items()),
+        "",
     ]
-    lines += ["the id of the trial there, and `actor` the name of the actor.", ""]
-    lines += ["## Conditions", "", "| condition | arguments | bots |", "|---|---|---|"]
+    lines += ["## Conditions", "", "| condition | trial | arguments | bots |", "|---|---|---|---|"]
     for condition in experiment.conditions:
-        lines.append(f"| {condition.name} | `{_json(dict(condition.arguments))}` | `{_json(dict(condition.bots))}` |")
+        for trial in experiment.trials:
+            of = condition.changes(trial.name)
+            values = (_cell(_json(dict(each))) for each in (of.arguments, of.bots))
+            lines.append(f"| {condition.name} | {trial.name} | {' | '.join(f'`{each}`' for each in values)} |")
     return "\n".join([*lines, ""])
 
 

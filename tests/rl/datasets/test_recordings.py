@@ -49,6 +49,11 @@ def test_trials_that_do_not_go_together(later: dict[str, int | None], text: str)
         groups_of({"a": 0, "b": 1}, later)
 
 
+def test_an_error_says_which_trials_go_together() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"2 of a, b \('t0', 't3'\); 1 of a \('t1'\); 1 of a, b \('t2'\)$"):
+        groups_of({"a": 0, "b": 1}, {"a": 0}, {"a": 1, "b": 1}, {"b": 1, "a": 0})
+
+
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="expected a data set that export has written"):
         ParquetRecordings(tmp_path)

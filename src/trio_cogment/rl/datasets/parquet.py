@@ -20,7 +20,7 @@ from trio_cogment.base.host.beside import make_folder_beside
 from trio_cogment.base.outcome import counted
 from trio_cogment.rl.datasets.arrow import pa, parquet_file
 from trio_cogment.rl.datasets.payloads import Form
-from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right, remove_beside
+from trio_cogment.rl.datasets.placing import Placement, is_empty, put_right
 from trio_cogment.rl.datasets.step_groups import ROW_GROUP_ROWS, StepGroup, StepWriter, group_names
 from trio_cogment.rl.datasets.tables import TRIALS
 from trio_cogment.rl.datasets.trials import TrialRecord
@@ -269,7 +269,13 @@ def remove_dataset(target: Path) -> None:
         return
     _check_own(path)
     try:
-        remove_beside(path, path)
+        # If this is killed, nothing by half has the name of the data set.
+        folder, hold = make_folder_beside(str(path))
+        try:
+            os.rename(path, folder)
+            shutil.rmtree(folder)
+        finally:
+            hold.release()
     except OSError as error:
         raise FailedPreconditionError(f"parquet: {path}: {error.strerror or error}") from error
 

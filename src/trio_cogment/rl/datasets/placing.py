@@ -142,7 +142,7 @@ def put_right(target: Path) -> None:
                 continue
             try:
                 if os.path.lexists(target) and not is_empty(target):
-                    remove_beside(aside, target)
+                    _remove_replaced(aside, target)
                 else:
                     os.rename(aside, target)  # also onto an empty folder, which a script may have made since
                     _log.warning("%s: an export was killed while it replaced this; what was there is back", target)
@@ -164,11 +164,10 @@ def _moved_away(target: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def remove_beside(folder: Path, target: Path) -> None:
-    """Remove a folder, which is the one at a place or beside it; if this is killed, nothing by half is there."""
+def _remove_replaced(aside: Path, target: Path) -> None:
     temporary, hold = make_folder_beside(str(target))
     try:
-        os.rename(folder, temporary)
+        os.rename(aside, temporary)
         remove(temporary)
     finally:
         hold.release()

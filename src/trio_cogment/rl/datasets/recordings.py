@@ -121,13 +121,16 @@ class ParquetRecordings:
             hint = "name the trials of one kind of environment (trials=...)"
             if actors.keys() != first.keys():
                 expected, got = (", ".join(sorted(names)) for names in (first, actors))
-                raise InvalidArgumentError(f"{where}: expected the actors {expected}, got {got}: {hint}")
+                raise InvalidArgumentError(
+                    f"{where}: expected the actors {expected}, got {got}: {hint}; {_kinds(self._trials)}"
+                )
             for name, group in actors.items():
                 if first[name] is None:
                     first[name] = group  # in the trials before, it never came
                 elif group not in (None, first[name]):
+                    kinds = _kinds(self._trials)
                     raise InvalidArgumentError(
-                        f"{where}, actor {name!r}: expected the spaces of the trials before: {hint}"
+                        f"{where}, actor {name!r}: expected the spaces of the trials before: {hint}; {kinds}"
                     )
         missing = [name for name, group in first.items() if group is None]
         if missing:
@@ -170,6 +173,8 @@ class ParquetRecordings:
             rows[row["actor"]].append(row)
 
 
+#: Errors name so many trials of each kind at most.
+_NAMED = 3
 #: The columns that are read as they are.
 _PLAIN = [
     "actor",
@@ -235,6 +240,19 @@ def _chosen(rows: list[dict[str, Any]], trials: Sequence[str] | None, folder: ob
     if not rows:
         raise NotFoundError(f"{folder}: expected episodes, and there are none")
     return rows
+
+
+def _kinds(trials: Sequence[Mapping[str, Any]]) -> str:
+    """Return which trials have the same actors and spaces, as an error says it."""
+    kinds: dict[tuple[tuple[str, int | None], ...], list[str]] = {}
+    for trial in trials:
+        of = tuple(sorted((actor["name"], actor["group"]) for actor in trial["actors"]))
+        kinds.setdefault(of, []).append(trial["trial_id"])
+    found = []
+    for of, ids in kinds.items():
+        named = ", ".join(map(repr, ids[:_NAMED])) + (", ..." if len(ids) > _NAMED else "")
+        found.append(f"{len(ids)} of {', '.join(name for name, _ in of)} ({named})")
+    return f"there are {'; '.join(found)}"
 
 
 class _File:
