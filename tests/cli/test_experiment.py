@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -365,6 +366,34 @@ def test_what_a_file_gets_wrong_is_said_before_anybody_comes(before: str, after:
     done = run("play", "experiment.yaml", "--demo")
     assert done.exit_code != 0
     assert error in f"{done.output} {getattr(done.exception, 'message', '')}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "part"),
+    [
+        ("coordination:Meeting", "coordination:Meting", "environment: coordination:Meting"),
+        ("coordination:Meeting", "Nothing-v0", "environment: Nothing-v0"),
+        ("people: [ann, bob]", "people: [ann, bobby]", "- name: first"),
+        ("labels: [park, museum, station]", "labels: [a]", "- name: first"),
+        ("size: 2", "size: 4", "people: ["),
+        ("{robot: coordination:follower}", "{robot: coordination:folower}", "- name: first"),
+        ("then: end", "then: bot\n  bot: coordination:nobody", "then: bot"),
+    ],
+)
+def test_what_environments_and_agents_do_not_have_is_said_with_the_line(
+    before: str, after: str, part: str, folder: Path
+) -> None:
+    text = (folder / "experiment.yaml").read_text()
+    assert before in text
+    text = text.replace(before, after)
+    (folder / "experiment.yaml").write_text(text)
+    done = run("play", "experiment.yaml", "--demo")
+    assert done.exit_code == 1, done.output
+    found = re.search(r"play: experiment\.yaml: line (\d+): ", done.output)
+    assert found, done.output
+    lines = text.splitlines()
+    begins = int(found[1]) - 1
+    assert any(part in line for line in lines[begins : begins + 4]), (found[0], lines[begins])
 
 
 def test_a_new_experiment_runs_and_has_a_test(tmp_path: Path) -> None:

@@ -223,6 +223,25 @@ ends: {complete: {redirect: "https://example.com/?pid={PROLIFIC_PID}"}}
                 "link_pid": "columns that begin with link_ are of the links",
             }.items()
         ),
+        (
+            TRIALS + "\n\nends:\n  completed:\n    code: X",
+            "line 6: ends: unknown 'completed'; did you mean 'complete'?",
+        ),
+        (
+            TRIALS + "conditions: {a: {}, b: {}}\nafter:\n  - text: ho\n  - {text: hi, conditions: [c]}",
+            "line 6: page 'after-2': conditions: unknown 'c'",
+        ),
+        (
+            TRIALS + "before:\n  - {text: a}\n  - {text: b, conditions: [all]}",
+            "line 5: page 'before-2': conditions: groups",
+        ),
+        (TRIALS + "  - {environment: a, name: x}\n  - {environment: b, name: x}", "line 4: trials: 'x' is there twice"),
+        (
+            TRIALS + "after:\n  - questions:\n    - {name: a, ask: b}\n  - questions:\n    - {name: a, ask: b}",
+            "line 7: questions: 'a' is there twice",
+        ),
+        (TRIALS + "\ndropout: {then: fewer, least: 2}", "line 4: dropout: least: expected 1 at most"),
+        (TRIALS + "dropout: {then: fewer}", "line 2: trial 'trial-1': agents_argument: expected"),
         (TRIALS + "participants: {id: name}", "participants: id: expected drawn, code, link or query:NAME"),
         (TRIALS + "participants: {id: code}", "participants: allow: expected the ids"),
         (TRIALS + "participants: {allow: [a]}", "with id: drawn nobody has an id before"),
@@ -395,11 +414,11 @@ async def test_conditions_of_one_of_several_environments(tmp_path: Path) -> None
     for_all = MAPS.replace("trials: {lake: {arguments: {map_name: 4x4}}}", "arguments: {map_name: 4x4}")
     with pytest.raises(
         EnvironmentFailedError,
-        match=r"^trial 'practice' in condition 'small': .*map_name.*; .*small\.trials\.TRIAL\.arg",
+        match=r": line 5: trial 'practice' in condition 'small': .*map_name.*; .*small\.trials\.TRIAL\.arg",
     ):
         ExperimentTrials(read(tmp_path, for_all), str)
     bots = MAPS.replace("{trials: {lake: {arguments: {map_name: 4x4}}}}", "{bots: {robot: random}}")
-    with pytest.raises(InvalidArgumentError, match=r"^trial 'practice' in condition 'small': bots: .*TRIAL\.bots"):
+    with pytest.raises(InvalidArgumentError, match=r": line 5: trial 'practice' in condition .small.: bots: .*L\.bots"):
         ExperimentTrials(read(tmp_path, bots), str)
 
 

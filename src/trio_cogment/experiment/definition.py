@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -274,10 +275,32 @@ class PagePlan:
         return [each.name for each in self.questions if not each.is_right(answers[each.name])]
 
 
-def _check_unique(names: Sequence[str], what: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidArgumentError(f"{what}: {name!r} is there twice")
+def _check_unique(names: Sequence[str], what: str, of: Sequence[object] = ()) -> None:
+    """See that no name is there twice; `of`: what has them, for who wants to know where that is."""
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            with _about(of[number] if of else None):
+                raise InvalidArgumentError(f"{what}: {name!r} is there twice")
+
+
+class PartError(InvalidArgumentError):
+    """A part of an experiment does not fit the others.
+
+    Attributes:
+        part: which one, as it was given; None: the whole.
+    """
+
+    def __init__(self, text: str, part: object = None) -> None:
+        super().__init__(text)
+        self.part = part
+
+
+@contextmanager
+def _about(part: object) -> Iterator[None]:
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise PartError(str(error), part) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -560,6 +583,7 @@ class Experiment:
         page_seconds: how long somebody may stay on a page.
         after_restart: of the server in the middle of a trial: `go_on` where it was, or play it `again`.
         pictures: by their addresses in the texts.
+        places: where each trial, by its name, and `dropout`, by an empty one, is in a file, as errors begin.
     """
 
     name: str
@@ -577,6 +601,7 @@ class Experiment:
     page_seconds: float = 600.0
     after_restart: str = "go_on"
     pictures: Mapping[str, Picture] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name, "name")
@@ -588,47 +613,57 @@ class Experiment:
         _check_one_of(self.after_restart, ("go_on", "again"), "after_restart")
         _check_seconds(self.page_seconds, "page_seconds")
         pages = [*self.before, *(page for trial in self.trials for page in trial.pages), *self.after]
-        _check_unique([each.name for each in pages], "pages")
-        _check_unique([question.name for page in pages for question in page.questions], "questions")
-        _check_unique([each.name for each in self.trials], "trials")
+        _check_unique([each.name for each in pages], "pages", pages)
+        questions = [question for page in pages for question in page.questions]
+        _check_unique([each.name for each in questions], "questions", questions)
+        _check_unique([each.name for each in self.trials], "trials", self.trials)
         names = [each.name for each in self.conditions]
-        _check_unique(names, "conditions")
+        _check_unique(names, "conditions", self.conditions)
         for condition in self.conditions:
             for name in condition.trials:
-                _check_one_of(name, [each.name for each in self.trials], f"conditions: {condition.name}: trials")
+                with _about(condition):
+                    _check_one_of(name, [each.name for each in self.trials], f"conditions: {condition.name}: trials")
         for page in self.before:
-            if page.conditions:
-                raise InvalidArgumentError(
-                    f"page {page.name!r}: conditions: groups have none before the waiting room; expected none here"
-                )
+            with _about(page):
+                if page.conditions:
+                    raise InvalidArgumentError(
+                        f"page {page.name!r}: conditions: groups have none before the waiting room; expected none here"
+                    )
         for page in pages:
             for name in page.conditions:
-                _check_one_of(name, names, f"page {page.name!r}: conditions")
+                with _about(page):
+                    _check_one_of(name, names, f"page {page.name!r}: conditions")
         for name, end in self.ends.items():
-            _check_one_of(name, tuple(ENDS), "ends")
-            for parameter in PLACEHOLDER.findall(end.redirect):
-                if not self.participants.knows(parameter):
-                    raise InvalidArgumentError(
-                        f"ends: {name}: redirect: {{{parameter}}} is not known of anybody; "
-                        "expected it in participants: parameters, or as the parameter of the id"
-                    )
+            with _about(end):
+                _check_one_of(name, tuple(ENDS), "ends")
+                for parameter in PLACEHOLDER.findall(end.redirect):
+                    if not self.participants.knows(parameter):
+                        raise InvalidArgumentError(
+                            f"ends: {name}: redirect: {{{parameter}}} is not known of anybody; "
+                            "expected it in participants: parameters, or as the parameter of the id"
+                        )
         fewer = self.dropout.then == "fewer"
-        if fewer and self.dropout.least > self.waiting.size:
-            raise InvalidArgumentError(
-                f"dropout: least: expected {self.waiting.size} at most, as many as a group has; "
-                f"got {self.dropout.least}"
-            )
+        with _about(self.dropout):
+            if fewer and self.dropout.least > self.waiting.size:
+                raise InvalidArgumentError(
+                    f"dropout: least: expected {self.waiting.size} at most, as many as a group has; "
+                    f"got {self.dropout.least}"
+                )
         for trial in self.trials:
-            if fewer and not trial.agents_argument:
-                raise InvalidArgumentError(
-                    f"trial {trial.name!r}: agents_argument: expected the argument of the environment that gets the "
-                    "names of the agents who play, because with dropout: fewer there may be fewer of them"
-                )
-            if trial.people and len(trial.people) != self.waiting.size:
-                raise InvalidArgumentError(
-                    f"trial {trial.name!r}: people: expected {self.waiting.size}, as many as a group has "
-                    f"(waiting: size); got {len(trial.people)}"
-                )
+            with _about(trial):
+                self._check_trial(trial, fewer)
+
+    def _check_trial(self, trial: TrialPlan, fewer: bool) -> None:
+        if fewer and not trial.agents_argument:
+            raise InvalidArgumentError(
+                f"trial {trial.name!r}: agents_argument: expected the argument of the environment that gets the "
+                "names of the agents who play, because with dropout: fewer there may be fewer of them"
+            )
+        if trial.people and len(trial.people) != self.waiting.size:
+            raise InvalidArgumentError(
+                f"trial {trial.name!r}: people: expected {self.waiting.size}, as many as a group has "
+                f"(waiting: size); got {len(trial.people)}"
+            )
 
     def end(self, name: str) -> End:
         """Return what people see at an end; without a text in the file, the sentence of `ENDS`."""

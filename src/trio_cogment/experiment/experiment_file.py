@@ -24,6 +24,7 @@ from trio_cogment.experiment.definition import (
     End,
     Experiment,
     PagePlan,
+    PartError,
     People,
     Question,
     TrialPlan,
@@ -76,6 +77,7 @@ class _Reader:
         self._file = file
         self._folder = Path(file.path).parent
         self._pictures: dict[str, Picture] = {}
+        self._nodes: dict[int, yaml.Node] = {}  # of what was made, by its id
 
     def experiment(self) -> Experiment:
         """Return what the file says."""
@@ -107,13 +109,22 @@ class _Reader:
             trials = [trial.name for trial in given.get("trials", ())]
             given["conditions"] = self._conditions(values["conditions"], "conditions", trials)
         given["pictures"] = self._pictures
+        parts: dict[str, object] = {each.name: each for each in given.get("trials", ())}
+        if "dropout" in given:
+            parts[""] = given["dropout"]
+        given["places"] = {name: self._file.place(self._nodes.get(id(part))) for name, part in parts.items()}
         return self._made(Experiment, self._file.root, "", given)
 
     def _made(self, make: Callable[..., _Made], node: yaml.Node | None, name: str, given: dict[str, Any]) -> _Made:
         try:
-            return make(**given)
+            made = make(**given)
         except InvalidArgumentError as error:
+            if isinstance(error, PartError):
+                node = self._nodes.get(id(error.part), node)
             raise self._file.fault(node, f"{name}: {error}" if name else str(error)) from None
+        if node is not None:
+            self._nodes[id(made)] = node
+        return made
 
     # Scalars
 
@@ -382,12 +393,13 @@ class _Reader:
 
     def _ends(self, node: yaml.Node, name: str) -> dict[str, End]:
         found = {}
-        for key, _, value in self._file.entries(node, name):
+        for key, place, value in self._file.entries(node, name):
             values = self._file.values(value, f"{name}.{key}", _END)
             given = self._texts(values, ("code", "redirect"), f"{name}.{key}.")
             if "text" in values:
                 given["text"] = self._markdown(values["text"], f"{name}.{key}.text")
             found[key] = self._made(End, value, f"{name}.{key}", given)
+            self._nodes[id(found[key])] = place
         return found
 
 

@@ -11,14 +11,15 @@ environment again.
 from __future__ import annotations
 
 import random as random_numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
 from trio_cogment.base.endpoints import CLIENT
-from trio_cogment.base.errors import InvalidArgumentError
+from trio_cogment.base.errors import CogmentError, InvalidArgumentError
 from trio_cogment.base.suggestions import suggestion
 from trio_cogment.base.taking_up import RESUME_OWNER
 from trio_cogment.environments.base import Environment
@@ -113,19 +114,21 @@ class ExperimentTrials:
         self._made: dict[tuple[int, str], _Made] = {}
         self.params = TrialParams()
         stand_in = experiment.dropout.bot
-        seat = self._seat(stand_in, "dropout: bot")
-        if stand_in == _WIZARD or seat.chooses:
-            raise InvalidArgumentError(
-                "dropout: bot: expected random, or MODULE:NAME of a function or a seat that is the same in all trials; "
-                f"got {stand_in!r}"
-            )
+        with _at(experiment.places.get("", "")):
+            seat = self._seat(stand_in, "dropout: bot")
+            if stand_in == _WIZARD or seat.chooses:
+                raise InvalidArgumentError(
+                    "dropout: bot: expected random, or MODULE:NAME of a function or a seat that is the same in all "
+                    f"trials; got {stand_in!r}"
+                )
         self._register(stand_in, SeatContext(experiment.name, stand_in))
         for number, trial in enumerate(experiment.trials):
             for condition in experiment.conditions:
-                self._made[number, condition.name] = self._make(trial, condition)
-                # What is wrong with it is told now, and not to the first group.
-                places = [f"{k}" for k in range(experiment.waiting.size)]
-                self.params = self._group_trial(number, condition.name, 1, places, (), {}).game.params
+                with _at(experiment.places.get(trial.name, "")):
+                    self._made[number, condition.name] = self._make(trial, condition)
+                    # What is wrong with it is told now, and not to the first group.
+                    places = [f"{k}" for k in range(experiment.waiting.size)]
+                    self.params = self._group_trial(number, condition.name, 1, places, (), {}).game.params
         self.needs_models = any(seat.chooses for seat in self._seats.values())
 
     async def aclose(self) -> None:
@@ -364,6 +367,16 @@ class ExperimentTrials:
     def role(self, trial: int, condition: str, place: int) -> str:
         """Return the agent that is played in a place of a trial."""
         return self._made[trial, condition].people[place]
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Have errors begin with the place in the file."""
+    try:
+        yield
+    except CogmentError as error:
+        error.args = (f"{place}{error}",)
+        raise
 
 
 def _made(target: Any, arguments: Mapping[str, Any], where: str, hint: str) -> Environment:

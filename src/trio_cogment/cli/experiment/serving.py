@@ -16,7 +16,7 @@ import click
 import trio
 from click.core import ParameterSource
 
-from trio_cogment.base.errors import needing
+from trio_cogment.base.errors import InvalidArgumentError, needing
 from trio_cogment.cli.demo import until_control_c
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.experiment.export import trials_as_files
@@ -115,7 +115,14 @@ def _prepared(options: dict[str, Any]) -> tuple[Experiment, ExperimentTrials]:
         from trio_cogment.experiment.trials import ExperimentTrials
 
         # Beside the file, as the other files that it names.
-        resolve = functools.partial(target_of, command=_COMMAND, folder=str(Path(options["target"]).parent))
+        folder = str(Path(options["target"]).parent)
+
+        def resolve(name: str) -> Any:
+            try:
+                return target_of(name, _COMMAND, folder)
+            except Failure as failure:  # the text of the error that comes of it begins with the place in the file
+                raise InvalidArgumentError(failure.message.removeprefix(f"{_COMMAND}: ")) from None
+
         people = not options["demo"]
         return experiment, ExperimentTrials(experiment, resolve, hosting=options["hosting"], people=people)
 

@@ -88,8 +88,12 @@ class YamlFile:
 
     def fault(self, node: yaml.Node | None, text: str) -> InvalidArgumentError:
         """Return an error with the position in the file."""
+        return InvalidArgumentError(f"{self.place(node)}{text}")
+
+    def place(self, node: yaml.Node | None) -> str:
+        """Return the position in the file, as errors begin with it."""
         where = "" if node is None else f"line {line_of(node)}: "
-        return InvalidArgumentError(f"{self.path}: {where}{text}")
+        return f"{self.path}: {where}"
 
     def entries(
         self, node: yaml.Node, name: str, _within: tuple[yaml.Node, ...] = ()
