@@ -64,5 +64,6 @@ async def wait_listening(port: int) -> None:
 
 def test_relative_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        text = re.sub(r"`[^`\n]+`", "", page.read_text(encoding="utf-8"))  # code only shows how a link is written
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
